@@ -1,0 +1,131 @@
+//! The option letters and the names of families, shared by everything that handles a call.
+
+/// Element type, by its BLAS letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Precision {
+    /// float32.
+    S = b'S',
+    /// float64.
+    D = b'D',
+    /// Complex of two float32.
+    C = b'C',
+    /// Complex of two float64.
+    Z = b'Z',
+}
+
+impl Precision {
+    /// All four, in LAPACK's order.
+    pub const ALL: [Self; 4] = [Self::S, Self::D, Self::C, Self::Z];
+
+    /// From the code of the engine ABI (the upper-case letter).
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| *p as u8 == code)
+    }
+
+    /// Lower-case letter, as it stands in routine names.
+    pub fn letter(self) -> char {
+        (self as u8).to_ascii_lowercase() as char
+    }
+
+    /// Bytes of one element.
+    pub fn elem_bytes(self) -> usize {
+        match self {
+            Self::S => 4,
+            Self::D | Self::C => 8,
+            Self::Z => 16,
+        }
+    }
+
+    /// True for C and Z.
+    pub fn is_complex(self) -> bool {
+        matches!(self, Self::C | Self::Z)
+    }
+}
+
+macro_rules! letters {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $letter:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $letter),* }
+
+        impl $name {
+            /// From a BLAS letter in either case.
+            pub fn from_letter(letter: u8) -> Option<Self> {
+                match letter.to_ascii_uppercase() {
+                    $($letter => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+letters!(
+    /// op(X): X, its transpose, or its conjugate transpose.
+    Trans {
+        /// X.
+        N = b'N',
+        /// X transposed.
+        T = b'T',
+        /// X conjugate-transposed; for real types the same as T.
+        C = b'C',
+    }
+);
+letters!(
+    /// Side on which the special matrix stands.
+    Side {
+        /// Left.
+        L = b'L',
+        /// Right.
+        R = b'R',
+    }
+);
+letters!(
+    /// Triangle that is stored.
+    Uplo {
+        /// Upper.
+        U = b'U',
+        /// Lower.
+        L = b'L',
+    }
+);
+letters!(
+    /// Diagonal of a triangular matrix.
+    Diag {
+        /// As stored.
+        N = b'N',
+        /// Ones, not read.
+        U = b'U',
+    }
+);
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
+        /// A routine family. The codes are part of the engine ABI: they are never reused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Op { $($(#[$doc])* $variant = $code),* }
+
+        impl Op {
+            /// Every family.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// From the code of the engine ABI.
+            pub fn from_code(code: u32) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+
+            /// The family's name without precision letter ("gemm").
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+        }
+    };
+}
+
+ops! {
+    /// General matrix product.
+    Gemm = 1, "gemm";
+}
