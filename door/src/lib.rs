@@ -1,0 +1,165 @@
+//! The door: the way from an exported symbol of a shim to the engine.
+//!
+//! A routed symbol is a generated naked stub. It compares the call's work with the routine's
+//! threshold word and jumps to OpenBLAS, or saves the argument registers into a [`Frame`] and calls
+//! [`pass`]. `pass` answers whether the engine did the call; if not, the stub restores the registers
+//! and jumps to OpenBLAS, so that no frame of ours is on the stack when the CPU library reports an
+//! illegal argument or waits.
+//!
+//! This crate must not know BLAS names, CUDA or policy, and takes no lock: a process may fork while
+//! another thread is anywhere in here.
+
+mod frame;
+mod library;
+mod settings;
+
+pub use frame::{CpuRoutine, Frame};
+pub use settings::DEFAULT_THRESHOLD_WORK;
+
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+use engine_abi::{HostTable, RoutedCall};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The threshold of one routine in one precision.
+pub struct Threshold {
+    /// `routines::Op` as its code.
+    pub op: u32,
+    /// The precision's upper-case letter.
+    pub precision: u8,
+    /// Flops of one unit of work (2 for real, 8 for complex multiply-adds).
+    pub flops_per_work: u64,
+    /// The word that the stub compares with: calls with more work than this enter the door. It
+    /// starts at 0, so that the first call of any size reads the settings once.
+    pub word: &'static AtomicU64,
+}
+
+/// One shim, as the door knows it.
+pub struct Shim {
+    /// Every routed routine's threshold; several spellings of a routine share one.
+    pub thresholds: &'static [Threshold],
+    /// What the engine gets to see.
+    pub host: HostTable,
+}
+
+impl Shim {
+    /// A shim with the callbacks of its CPU library.
+    pub const fn new(
+        thresholds: &'static [Threshold],
+        set_threshold: extern "C" fn(u32, u32, u64),
+        cpu_threads: extern "C" fn() -> i32,
+        cpu_config: extern "C" fn() -> *const c_char,
+    ) -> Self {
+        Self {
+            thresholds,
+            host: HostTable {
+                abi_version: engine_abi::ABI_VERSION,
+                struct_bytes: size_of::<HostTable>() as u32,
+                set_threshold,
+                cpu_threads,
+                cpu_config,
+            },
+        }
+    }
+
+    /// Publishes a threshold; unknown routines are ignored.
+    pub fn set_threshold(&self, op: u32, precision: u32, work: u64) {
+        for t in self.thresholds {
+            if t.op == op && u32::from(t.precision) == precision {
+                t.word.store(work, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// One routed symbol.
+pub struct Entry {
+    /// The shim that exports it.
+    pub shim: &'static Shim,
+    /// Its routine's threshold.
+    pub threshold: &'static AtomicU64,
+    /// OpenBLAS's routine, with the signature of the symbol.
+    pub cpu: CpuRoutine,
+    /// Words of arguments on the stack, hidden string lengths included.
+    pub stack_words: usize,
+    /// Reads the arguments: `None` for an illegal argument or a quick return. The second value is the
+    /// call's work.
+    ///
+    /// # Safety
+    /// The frame holds the arguments of a call of this symbol.
+    pub decode: unsafe fn(&Frame) -> Option<(RoutedCall, u64)>,
+}
+
+/// The stub jumps to OpenBLAS with the caller's own registers and stack.
+pub const JUMP_TO_CPU: u64 = 0;
+/// The call is done; the stub returns.
+pub const DONE: u64 = 1;
+
+/// Offers one call to the engine. Never unwinds; prints nothing but the one line of a broken set-up.
+///
+/// # Safety
+/// `frame` is the frame that the stub of `entry` built for a call with valid BLAS arguments.
+pub unsafe extern "C" fn pass(entry: &'static Entry, frame: *const Frame) -> u64 {
+    // SAFETY: the stub's frame is alive until this function returns.
+    let frame = unsafe { &*frame };
+    let cancel = CancelGuard::new();
+    let outcome = catch_unwind(AssertUnwindSafe(|| offer(entry, frame)));
+    drop(cancel);
+    outcome.unwrap_or(JUMP_TO_CPU)
+}
+
+fn offer(entry: &'static Entry, frame: &Frame) -> u64 {
+    settings::publish_once(entry.shim);
+    // SAFETY: `pass`'s caller vouches for the frame.
+    let Some((mut call, work)) = (unsafe { (entry.decode)(frame) }) else {
+        return JUMP_TO_CPU;
+    };
+    if work <= entry.threshold.load(Ordering::Relaxed) {
+        return JUMP_TO_CPU;
+    }
+    let Some(engine) = library::engine(entry.shim) else {
+        return JUMP_TO_CPU;
+    };
+    let context = frame::CpuContext { entry, frame };
+    call.cpu = frame::run_cpu;
+    call.frame = (&raw const context).cast::<c_void>();
+    // SAFETY: the table comes from an engine of our ABI version; the call's operands are the
+    // caller's, checked by decode; `context` outlives the call.
+    let outcome = unsafe { (engine.route)(&raw const call) };
+    if outcome == engine_abi::OUTCOME_DONE {
+        DONE
+    } else {
+        JUMP_TO_CPU
+    }
+}
+
+/// Keeps this thread from being cancelled while Rust frames are on its stack: the forced unwind of
+/// pthread_cancel must not meet them.
+struct CancelGuard {
+    before: libc::c_int,
+}
+
+unsafe extern "C" {
+    // Not in the libc crate for this target.
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of pthread.h on Linux.
+const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
+
+impl CancelGuard {
+    fn new() -> Self {
+        let mut before = 0;
+        // SAFETY: the pointer is to a live local; the call has no other precondition.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        let mut ignored = 0;
+        // SAFETY: as in `new`; `before` is a state that pthread itself reported.
+        unsafe { pthread_setcancelstate(self.before, &raw mut ignored) };
+    }
+}
