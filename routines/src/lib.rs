@@ -2,8 +2,13 @@
 //! and docs are generated from it (`cargo xtask codegen`). This crate depends on nothing.
 #![forbid(unsafe_code)]
 
+mod family;
+mod lapack;
 mod shape;
+mod table;
 mod types;
 
+pub use family::{Arg, Dim, Dims, Extent, Family, Flops, Intent, Library, Naming, Part, Term};
 pub use shape::Shape;
+pub use table::{families, family, routed_symbols};
 pub use types::{Diag, Op, Precision, Side, Trans, Uplo};

@@ -1,6 +1,6 @@
 //! A call without its pointers: what the cost model needs to know.
 
-use crate::{Op, Precision};
+use crate::{Dims, Op, Precision, family};
 
 /// One call's family, precision and dimensions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,22 +20,31 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Floating-point operations; a complex multiply-add counts 8.
+    fn dims(&self) -> Dims {
+        Dims {
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            right: false,
+        }
+    }
+
+    /// Floating-point operations, by the table.
     pub fn flops(&self) -> f64 {
-        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
-        let factor = if self.precision.is_complex() { 8.0 } else { 2.0 };
-        factor * m * n * k
+        family(self.op).flops.count(self.precision, &self.dims())
     }
 
     /// Bytes that must reach the device.
     pub fn bytes_in(&self) -> f64 {
-        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
-        let c = if self.beta_zero { 0.0 } else { m * n };
-        (m * k + k * n + c) * self.precision.elem_bytes() as f64
+        family(self.op)
+            .bytes(self.precision, &self.dims(), self.beta_zero)
+            .0
     }
 
     /// Bytes that must come back.
     pub fn bytes_out(&self) -> f64 {
-        self.m as f64 * self.n as f64 * self.precision.elem_bytes() as f64
+        family(self.op)
+            .bytes(self.precision, &self.dims(), self.beta_zero)
+            .1
     }
 }

@@ -126,6 +126,28 @@ macro_rules! ops {
 }
 
 ops! {
-    /// General matrix product.
+    /// C := alpha op(A) op(B) + beta C.
     Gemm = 1, "gemm";
+    /// gemm in three real products (complex only).
+    Gemm3m = 2, "gemm3m";
+    /// gemm that writes one triangle of C.
+    Gemmtr = 3, "gemmtr";
+    /// gemmtr by its older name.
+    Gemmt = 4, "gemmt";
+    /// C := alpha A B + beta C or alpha B A + beta C with A symmetric.
+    Symm = 5, "symm";
+    /// symm with A Hermitian.
+    Hemm = 6, "hemm";
+    /// C := alpha A A^T + beta C or alpha A^T A + beta C.
+    Syrk = 7, "syrk";
+    /// syrk with conjugate transposes.
+    Herk = 8, "herk";
+    /// C := alpha A B^T + alpha B A^T + beta C.
+    Syr2k = 9, "syr2k";
+    /// syr2k with conjugate transposes.
+    Her2k = 10, "her2k";
+    /// B := alpha op(A) B or alpha B op(A) with A triangular.
+    Trmm = 11, "trmm";
+    /// Solves op(A) X = alpha B or X op(A) = alpha B with A triangular.
+    Trsm = 12, "trsm";
 }

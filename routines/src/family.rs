@@ -1,0 +1,357 @@
+//! What a row of the table says, and what follows from it: names, work, bytes.
+
+use crate::{Op, Precision};
+
+/// A dimension that sizes and flop counts are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// Argument m.
+    M,
+    /// Argument n.
+    N,
+    /// Argument k, or nrhs where a family has right-hand sides.
+    K,
+    /// Order of the special matrix: m when it stands on the left, n on the right.
+    Order,
+    /// min(m, n).
+    Min,
+    /// max(m, n).
+    Max,
+    /// The constant 1.
+    One,
+}
+
+/// Values of the dimensions of one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dims {
+    /// Argument m; n where a family has only n.
+    pub m: u64,
+    /// Argument n.
+    pub n: u64,
+    /// Argument k or nrhs.
+    pub k: u64,
+    /// The special matrix stands on the right.
+    pub right: bool,
+}
+
+impl Dims {
+    /// The value of one dimension.
+    pub fn get(&self, dim: Dim) -> u64 {
+        match dim {
+            Dim::M => self.m,
+            Dim::N => self.n,
+            Dim::K => self.k,
+            Dim::Order => {
+                if self.right {
+                    self.n
+                } else {
+                    self.m
+                }
+            }
+            Dim::Min => self.m.min(self.n),
+            Dim::Max => self.m.max(self.n),
+            Dim::One => 1,
+        }
+    }
+}
+
+/// One term of a polynomial: coefficient times a product of dimensions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Term(pub f64, pub &'static [Dim]);
+
+/// Multiplications and additions as polynomials in the dimensions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flops {
+    /// Multiplications (and divisions) of real arithmetic.
+    pub multiplications: &'static [Term],
+    /// Additions of real arithmetic.
+    pub additions: &'static [Term],
+}
+
+impl Flops {
+    /// Floating-point operations; in complex arithmetic a multiplication counts 6, an addition 2.
+    pub fn count(&self, precision: Precision, dims: &Dims) -> f64 {
+        let sum = |terms: &[Term]| -> f64 {
+            terms
+                .iter()
+                .map(|Term(c, product)| {
+                    c * product.iter().map(|d| dims.get(*d) as f64).product::<f64>()
+                })
+                .sum()
+        };
+        let (per_multiplication, per_addition) = if precision.is_complex() {
+            (6.0, 2.0)
+        } else {
+            (1.0, 1.0)
+        };
+        per_multiplication * sum(self.multiplications) + per_addition * sum(self.additions)
+    }
+}
+
+/// What a routine does with an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Read.
+    In,
+    /// Written, not read.
+    Out,
+    /// Read and written.
+    InOut,
+    /// Written, and read unless beta is 0.
+    Accumulated,
+}
+
+/// The part of a matrix that a routine touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Full,
+    /// The triangle that uplo names, with the diagonal.
+    Triangle,
+}
+
+/// Rows or columns of an operand as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Always this.
+    Is(Dim),
+    /// The first when the named option is N, else the second.
+    ByTrans(&'static str, Dim, Dim),
+}
+
+impl Extent {
+    /// The extent when nothing is transposed; the product of a matrix's extents is the same either
+    /// way.
+    pub fn plain(self) -> Dim {
+        match self {
+            Extent::Is(d) | Extent::ByTrans(_, d, _) => d,
+        }
+    }
+}
+
+/// One argument, in the order of the Fortran interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arg {
+    /// CHARACTER*1 with its accepted upper-case letters.
+    Letter {
+        /// Name in the reference ("transa").
+        name: &'static str,
+        /// Accepted letters.
+        accepted: &'static str,
+    },
+    /// INTEGER dimension, not negative.
+    Size {
+        /// Name in the reference ("m").
+        name: &'static str,
+    },
+    /// A scalar of the routine's type.
+    Scalar {
+        /// Name in the reference ("alpha").
+        name: &'static str,
+        /// Real also in the complex routines (herk's alpha and beta).
+        real: bool,
+    },
+    /// A column-major matrix of the routine's type.
+    Matrix {
+        /// Name in the reference ("a").
+        name: &'static str,
+        /// Rows as stored; the leading dimension is at least this.
+        rows: Extent,
+        /// Columns as stored.
+        cols: Extent,
+        /// Part that is touched.
+        part: Part,
+        /// What is done with it.
+        intent: Intent,
+    },
+    /// INTEGER leading dimension of the matrix before it.
+    Ld {
+        /// Name in the reference ("lda").
+        name: &'static str,
+    },
+    /// A vector of the routine's type, or of its real type.
+    Vector {
+        /// Name in the reference ("tau").
+        name: &'static str,
+        /// Elements.
+        len: Dim,
+        /// Real also in the complex routines (w, s).
+        real: bool,
+        /// What is done with it.
+        intent: Intent,
+    },
+    /// An INTEGER vector (ipiv, isuppz, ifail).
+    IntVector {
+        /// Name in the reference ("ipiv").
+        name: &'static str,
+        /// Elements.
+        len: Dim,
+        /// What is done with it.
+        intent: Intent,
+    },
+    /// A scalar output or input that is neither size nor factor (rcond, rank, vl, il, abstol, m, iter).
+    Extra {
+        /// Name in the reference ("rcond").
+        name: &'static str,
+        /// What is done with it.
+        intent: Intent,
+    },
+    /// Workspace (work, rwork, iwork, bwork, swork).
+    Work {
+        /// Name in the reference ("work").
+        name: &'static str,
+    },
+    /// INTEGER length of a workspace; -1 asks for the best length.
+    Lwork {
+        /// Name in the reference ("lwork").
+        name: &'static str,
+    },
+    /// INTEGER info.
+    Info,
+}
+
+impl Arg {
+    /// The argument's name in the reference.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Arg::Letter { name, .. }
+            | Arg::Size { name }
+            | Arg::Scalar { name, .. }
+            | Arg::Matrix { name, .. }
+            | Arg::Ld { name }
+            | Arg::Vector { name, .. }
+            | Arg::IntVector { name, .. }
+            | Arg::Extra { name, .. }
+            | Arg::Work { name }
+            | Arg::Lwork { name } => name,
+            Arg::Info => "info",
+        }
+    }
+}
+
+/// The library that exports a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// libblas.so.3.
+    Blas,
+    /// liblapack.so.3.
+    Lapack,
+}
+
+/// Which precisions a family has, and how their names are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// s, d, c, z before one name.
+    All,
+    /// Only the real precisions.
+    Real,
+    /// Only the complex precisions.
+    Complex,
+    /// s, d before the name, c, z before this one (orgqr, ungqr).
+    ComplexNamed(&'static str),
+    /// ds and zc before the name (dsgesv, zcgesv).
+    Mixed,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Family {
+    /// The family.
+    pub op: Op,
+    /// Library that exports it.
+    pub library: Library,
+    /// Precisions and names.
+    pub naming: Naming,
+    /// Arguments in Fortran's order.
+    pub args: &'static [Arg],
+    /// Floating-point operations.
+    pub flops: Flops,
+    /// The family has a CBLAS spelling.
+    pub cblas: bool,
+    /// Sizes whose product is compared with the threshold, for families with a GPU path; their
+    /// entries are generated. `None` leaves the archive's own symbol.
+    pub gate: Option<[&'static str; 3]>,
+    /// What the row was written from.
+    pub source: &'static str,
+}
+
+impl Family {
+    /// The routine's name in one precision ("dgemm"), or `None` where the family lacks it.
+    pub fn routine(&self, precision: Precision) -> Option<String> {
+        let base = self.op.name();
+        let letter = precision.letter();
+        match (self.naming, precision.is_complex()) {
+            (Naming::All, _) | (Naming::Real, false) | (Naming::Complex, true) => {
+                Some(format!("{letter}{base}"))
+            }
+            (Naming::ComplexNamed(name), complex) => {
+                Some(format!("{letter}{}", if complex { name } else { base }))
+            }
+            (Naming::Mixed, _) => match precision {
+                Precision::D => Some(format!("ds{base}")),
+                Precision::Z => Some(format!("zc{base}")),
+                _ => None,
+            },
+            (Naming::Real, true) | (Naming::Complex, false) => None,
+        }
+    }
+
+    /// Every routine of the family with its precision.
+    pub fn routines(&self) -> impl Iterator<Item = (Precision, String)> + '_ {
+        Precision::ALL
+            .into_iter()
+            .filter_map(|p| Some((p, self.routine(p)?)))
+    }
+
+    /// Index of an argument in Fortran's order.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.args.iter().position(|a| a.name() == name)
+    }
+
+    /// Bytes that must reach the device, and bytes that must come back.
+    pub fn bytes(&self, precision: Precision, dims: &Dims, beta_zero: bool) -> (f64, f64) {
+        let real_bytes =
+            precision.elem_bytes() as f64 / if precision.is_complex() { 2.0 } else { 1.0 };
+        let (mut to_device, mut from_device) = (0.0, 0.0);
+        for arg in self.args {
+            let (bytes, intent) = match *arg {
+                Arg::Matrix {
+                    rows,
+                    cols,
+                    part,
+                    intent,
+                    ..
+                } => {
+                    let (r, c) = (dims.get(rows.plain()) as f64, dims.get(cols.plain()) as f64);
+                    let elems = match part {
+                        Part::Full => r * c,
+                        Part::Triangle => r * (r + 1.0) / 2.0,
+                    };
+                    (elems * precision.elem_bytes() as f64, intent)
+                }
+                Arg::Vector {
+                    len, real, intent, ..
+                } => {
+                    let each = if real {
+                        real_bytes
+                    } else {
+                        precision.elem_bytes() as f64
+                    };
+                    (dims.get(len) as f64 * each, intent)
+                }
+                Arg::IntVector { len, intent, .. } => (dims.get(len) as f64 * 4.0, intent),
+                _ => continue,
+            };
+            if intent == Intent::In
+                || intent == Intent::InOut
+                || (intent == Intent::Accumulated && !beta_zero)
+            {
+                to_device += bytes;
+            }
+            if intent != Intent::In {
+                from_device += bytes;
+            }
+        }
+        (to_device, from_device)
+    }
+}
