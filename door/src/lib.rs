@@ -12,6 +12,7 @@
 mod frame;
 mod library;
 mod settings;
+mod stub;
 
 pub use frame::{CpuRoutine, Frame};
 pub use settings::DEFAULT_THRESHOLD_WORK;
