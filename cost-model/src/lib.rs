@@ -1,1 +1,21 @@
-//! Placeholder.
+//! Where does a call finish sooner? Machine profile, prediction term by term, level and decision.
+//!
+//! Pure arithmetic: no clock, no file, no FFI and no CUDA are known here, so that every decision can
+//! be replayed from its recorded input. Times are in seconds, sizes in elements, work in
+//! multiply-adds of the call's own type.
+#![forbid(unsafe_code)]
+
+mod curve;
+mod decide;
+mod estimate;
+mod predict;
+mod profile;
+mod threshold;
+
+pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
+pub use estimate::{CpuFacts, GpuFacts};
+pub use predict::{Prediction, Situation, predict};
+pub use profile::{
+    Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side, Transfers,
+};
+pub use threshold::{DEFAULT_THRESHOLD_WORK, threshold_work};

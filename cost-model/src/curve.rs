@@ -1,0 +1,224 @@
+//! Time over size, interpolated in log space, and the three thin shapes beside the cube.
+//!
+//! Everything here is monotone by construction: a bigger call never has a smaller predicted time,
+//! whatever noise the samples carry. Must not know what the sizes stand for on a device.
+
+/// What a curve says below its smallest sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// Time shrinks with the size: the low guess, right for the side that must not be blamed (CPU).
+    Proportional,
+    /// Time stays that of the smallest sample: the high guess, right for the GPU.
+    Constant,
+}
+
+/// A monotone curve of time over size.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    /// (ln size, ln seconds), sizes strictly increasing, times not decreasing. Never empty.
+    points: Vec<(f64, f64)>,
+    below: Below,
+}
+
+impl Curve {
+    /// From (size, seconds) samples, all positive and finite; `None` without any sample.
+    pub(crate) fn new(mut samples: Vec<(f64, f64)>, below: Below) -> Option<Self> {
+        samples.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut points: Vec<(f64, f64)> = Vec::with_capacity(samples.len());
+        for (size, time_s) in samples {
+            let (x, y) = (size.ln(), time_s.ln());
+            match points.last().copied() {
+                // Of two samples of one size the quicker one stands: noise only adds time.
+                Some((last_x, _)) if last_x >= x => {}
+                Some((_, last_y)) => points.push((x, y.max(last_y))),
+                None => points.push((x, y)),
+            }
+        }
+        (!points.is_empty()).then_some(Self { points, below })
+    }
+
+    /// Predicted time of `size`; beyond the largest sample its rate stays.
+    pub(crate) fn time_s(&self, size: f64) -> f64 {
+        if size < 1.0 {
+            return 0.0;
+        }
+        let x = size.ln();
+        let first = self.points[0];
+        let last = self.points[self.points.len() - 1];
+        let y = if x <= first.0 {
+            match self.below {
+                Below::Proportional => first.1 + (x - first.0),
+                Below::Constant => first.1,
+            }
+        } else if x >= last.0 {
+            last.1 + (x - last.0)
+        } else {
+            let right = self.points.partition_point(|p| p.0 <= x);
+            let (p, q) = (self.points[right - 1], self.points[right]);
+            p.1 + (q.1 - p.1) * (x - p.0) / (q.0 - p.0)
+        };
+        y.exp()
+    }
+}
+
+/// Curves of one thin shape: one dimension is small, the other two span one big operand.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Thin {
+    /// (ln of the small dimension, time over the elements of the big operand), by small dimension.
+    slices: Vec<(f64, Curve)>,
+}
+
+impl Thin {
+    /// From (small dimension, elements of the big operand, seconds).
+    pub(crate) fn new(samples: &[(f64, f64, f64)], below: Below) -> Option<Self> {
+        let mut smalls: Vec<f64> = samples.iter().map(|s| s.0).collect();
+        smalls.sort_by(f64::total_cmp);
+        smalls.dedup();
+        let slices: Vec<(f64, Curve)> = smalls
+            .into_iter()
+            .filter_map(|small| {
+                let of_small = samples.iter().filter(|s| s.0 == small);
+                let curve = Curve::new(of_small.map(|s| (s.1, s.2)).collect(), below)?;
+                Some((small.ln(), curve))
+            })
+            .collect();
+        (!slices.is_empty()).then_some(Self { slices })
+    }
+
+    /// A lower bound of the time of a call whose big operand has `elems` elements: between the
+    /// slices by the small dimension, never above the thickest slice.
+    pub(crate) fn time_s(&self, small: f64, elems: f64) -> f64 {
+        if small < 1.0 {
+            return 0.0;
+        }
+        let x = small.ln();
+        let mut below: Option<(f64, f64)> = None;
+        for (slice_x, curve) in &self.slices {
+            let floor = below.map_or(0.0, |b| b.1);
+            let here = (*slice_x, curve.time_s(elems).max(floor));
+            if x <= here.0 {
+                let Some(left) = below else { return here.1 };
+                if left.1 <= 0.0 {
+                    return here.1;
+                }
+                let share = (x - left.0) / (here.0 - left.0);
+                return left.1 * (here.1 / left.1).powf(share);
+            }
+            below = Some(here);
+        }
+        below.map_or(0.0, |b| b.1)
+    }
+}
+
+/// Time of a matrix product over m, n, k: the cube of equal work, but at least what the thin shape
+/// with the same big operand costs (a roofline: arithmetic or memory, whichever is slower).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GemmCurves {
+    cube: Curve,
+    thin_m: Option<Thin>,
+    thin_n: Option<Thin>,
+    thin_k: Option<Thin>,
+    /// All times are multiplied by this (1 unless derived from another precision).
+    factor: f64,
+}
+
+impl GemmCurves {
+    /// From (m, n, k, seconds); `None` without a cube.
+    pub(crate) fn new(samples: &[(f64, f64, f64, f64)], below: Below) -> Option<Self> {
+        let (mut cubes, mut thin) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+        for &(m, n, k, time_s) in samples {
+            let small = m.min(n).min(k);
+            if m == n && n == k {
+                cubes.push((m * n * k, time_s));
+            } else if small == n {
+                thin[1].push((n, m * k, time_s));
+            } else if small == m {
+                thin[0].push((m, n * k, time_s));
+            } else {
+                thin[2].push((k, m * n, time_s));
+            }
+        }
+        Some(Self {
+            cube: Curve::new(cubes, below)?,
+            thin_m: Thin::new(&thin[0], below),
+            thin_n: Thin::new(&thin[1], below),
+            thin_k: Thin::new(&thin[2], below),
+            factor: 1.0,
+        })
+    }
+
+    /// The same curves with every time multiplied.
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        Self {
+            factor: self.factor * factor,
+            ..self.clone()
+        }
+    }
+
+    /// Predicted time.
+    pub(crate) fn time_s(&self, m: f64, n: f64, k: f64) -> f64 {
+        let thin = |t: &Option<Thin>, small: f64, elems: f64| {
+            t.as_ref().map_or(0.0, |t| t.time_s(small, elems))
+        };
+        self.factor
+            * self
+                .cube
+                .time_s(m * n * k)
+                .max(thin(&self.thin_m, m, n * k))
+                .max(thin(&self.thin_n, n, m * k))
+                .max(thin(&self.thin_k, k, m * n))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-12 * b.abs(), "{a} is not {b}");
+    }
+
+    #[test]
+    fn samples_are_met_and_the_middle_is_geometric() {
+        let c = Curve::new(vec![(100.0, 4.0), (1.0, 1.0)], Below::Proportional).expect("samples");
+        near(c.time_s(1.0), 1.0);
+        near(c.time_s(100.0), 4.0);
+        near(c.time_s(10.0), 2.0);
+        near(c.time_s(1000.0), 40.0);
+    }
+
+    #[test]
+    fn below_the_first_sample_each_side_gets_its_own_guess() {
+        let cpu = Curve::new(vec![(100.0, 4.0)], Below::Proportional).expect("samples");
+        let gpu = Curve::new(vec![(100.0, 4.0)], Below::Constant).expect("samples");
+        near(cpu.time_s(10.0), 0.4);
+        near(gpu.time_s(10.0), 4.0);
+    }
+
+    #[test]
+    fn noise_cannot_make_a_bigger_call_quicker() {
+        let c = Curve::new(
+            vec![(1.0, 1.0), (2.0, 0.5), (2.0, 9.0), (4.0, 3.0)],
+            Below::Constant,
+        )
+        .expect("samples");
+        near(c.time_s(2.0), 1.0);
+        near(c.time_s(4.0), 3.0);
+    }
+
+    #[test]
+    fn a_thin_call_costs_at_least_its_big_operand() {
+        let samples = [
+            (100.0, 100.0, 100.0, 1.0),
+            (1000.0, 1.0, 1000.0, 5.0), // thin n
+            (1.0, 1000.0, 1000.0, 7.0), // thin m
+            (1000.0, 1000.0, 1.0, 9.0), // thin k
+        ];
+        let c = GemmCurves::new(&samples, Below::Proportional).expect("a cube");
+        near(c.time_s(1000.0, 1.0, 1000.0), 5.0);
+        near(c.time_s(1.0, 1000.0, 1000.0), 7.0);
+        near(c.time_s(1000.0, 1000.0, 1.0), 9.0);
+        near(c.time_s(100.0, 100.0, 100.0), 1.0);
+        near(c.scaled(4.0).time_s(100.0, 100.0, 100.0), 4.0);
+    }
+}

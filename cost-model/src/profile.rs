@@ -1,0 +1,512 @@
+//! The machine profile: what was measured, for which machine, and its text form.
+//!
+//! The text is TOML that a person can read and edit; a value that makes no sense is refused with its
+//! line and what is accepted. Reading and writing files is somebody else's business.
+
+use crate::curve::{Below, GemmCurves};
+use core::fmt::Write;
+use routines::Precision;
+use serde::Deserialize;
+
+/// Version of the text's layout; another one is refused.
+pub const SCHEMA: u32 = 1;
+
+/// The machine that a profile belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fingerprint {
+    /// CPU model as the kernel names it.
+    pub cpu_model: String,
+    /// Logical CPUs of the machine.
+    pub cpu_threads: u32,
+    /// GPU name; empty where there was none.
+    pub gpu_name: String,
+    /// GPU UUID; empty where there was none.
+    pub gpu_uuid: String,
+    /// Driver version; empty where there was none.
+    pub driver: String,
+    /// Configuration string of the CPU library.
+    pub cpu_library: String,
+    /// GPU libraries with their versions.
+    pub gpu_libraries: Vec<String>,
+}
+
+impl Fingerprint {
+    /// The first difference that concerns the CPU, as "what: profile's, this machine's".
+    pub fn cpu_difference(&self, here: &Fingerprint) -> Option<String> {
+        difference("cpu_model", &self.cpu_model, &here.cpu_model)
+            .or_else(|| {
+                difference(
+                    "cpu_threads",
+                    &self.cpu_threads.to_string(),
+                    &here.cpu_threads.to_string(),
+                )
+            })
+            .or_else(|| difference("cpu_library", &self.cpu_library, &here.cpu_library))
+    }
+
+    /// The first difference that concerns the GPU.
+    pub fn gpu_difference(&self, here: &Fingerprint) -> Option<String> {
+        difference("gpu_name", &self.gpu_name, &here.gpu_name)
+            .or_else(|| difference("gpu_uuid", &self.gpu_uuid, &here.gpu_uuid))
+            .or_else(|| difference("driver", &self.driver, &here.driver))
+            .or_else(|| {
+                difference(
+                    "gpu_libraries",
+                    &self.gpu_libraries.join(", "),
+                    &here.gpu_libraries.join(", "),
+                )
+            })
+    }
+}
+
+fn difference(what: &str, profile: &str, here: &str) -> Option<String> {
+    (profile != here).then(|| format!("{what} is {profile:?} in the profile, {here:?} here"))
+}
+
+/// Moving data, through the path that calls take.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfers {
+    /// Fixed time of one transfer.
+    pub latency_s: f64,
+    /// Rate to the device.
+    pub in_bytes_per_s: f64,
+    /// Rate from the device into memory that was touched before.
+    pub out_bytes_per_s: f64,
+    /// Rate at which fresh result pages are faulted in.
+    pub fresh_bytes_per_s: f64,
+}
+
+/// Fixed costs, and how well transfers and kernels hide each other.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overheads {
+    /// Fixed time of one offloaded call besides its transfers' latency.
+    pub call_s: f64,
+    /// Time until the GPU is ready in a new process.
+    pub start_s: f64,
+    /// Share, 0 to 1, of the shorter of upload and the rest that is hidden behind the longer.
+    pub overlap: f64,
+}
+
+/// One measurement: m, n, k, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct Sample(pub u64, pub u64, pub u64, pub f64);
+
+/// The measurements of one side, by precision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Side {
+    samples: [Vec<Sample>; 4],
+}
+
+fn index(precision: Precision) -> usize {
+    match precision {
+        Precision::S => 0,
+        Precision::D => 1,
+        Precision::C => 2,
+        Precision::Z => 3,
+    }
+}
+
+impl Side {
+    /// Replaces the samples of one precision.
+    pub fn set(&mut self, precision: Precision, samples: Vec<Sample>) {
+        self.samples[index(precision)] = samples;
+    }
+
+    /// The samples of one precision.
+    pub fn get(&self, precision: Precision) -> &[Sample] {
+        &self.samples[index(precision)]
+    }
+
+    /// True without any sample.
+    pub fn is_empty(&self) -> bool {
+        self.samples.iter().all(Vec::is_empty)
+    }
+
+    /// Curves of the four precisions; one without a cube is derived from the next best one.
+    fn curves(&self, below: Below) -> Option<[GemmCurves; 4]> {
+        let own = |p: Precision| {
+            let samples: Vec<_> = self
+                .get(p)
+                .iter()
+                .map(|s| (s.0 as f64, s.1 as f64, s.2 as f64, s.3))
+                .collect();
+            GemmCurves::new(&samples, below)
+        };
+        // A float64 operation counts as two float32 ones, a complex multiply-add as four real ones.
+        let weight = |p: Precision| match p {
+            Precision::S => 1.0,
+            Precision::D => 2.0,
+            Precision::C => 4.0,
+            Precision::Z => 8.0,
+        };
+        let sources = |p: Precision| match p {
+            Precision::S => [Precision::S, Precision::C, Precision::D, Precision::Z],
+            Precision::D => [Precision::D, Precision::Z, Precision::S, Precision::C],
+            Precision::C => [Precision::C, Precision::S, Precision::Z, Precision::D],
+            Precision::Z => [Precision::Z, Precision::D, Precision::C, Precision::S],
+        };
+        let curves = |p: Precision| {
+            sources(p)
+                .into_iter()
+                .find_map(|source| Some(own(source)?.scaled(weight(p) / weight(source))))
+        };
+        let [s, d, c, z] = Precision::ALL.map(curves);
+        Some([s?, d?, c?, z?])
+    }
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurements {
+    /// The machine.
+    pub fingerprint: Fingerprint,
+    /// Threads the CPU library used while it was measured.
+    pub cpu_threads: u32,
+    /// Moving data.
+    pub transfers: Transfers,
+    /// Fixed costs.
+    pub overheads: Overheads,
+    /// Matrix products on the CPU.
+    pub cpu: Side,
+    /// Kernels alone on the GPU.
+    pub gpu: Side,
+}
+
+/// A machine profile, ready for predictions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    measurements: Measurements,
+    cpu: [GemmCurves; 4],
+    gpu: [GemmCurves; 4],
+}
+
+/// Why a profile is refused: what, on which line, and what is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileError {
+    /// Line of the text, counted from 1, where it is known.
+    pub line: Option<usize>,
+    /// What is wrong and what is accepted.
+    pub what: String,
+}
+
+impl core::fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    schema: toml::Spanned<i64>,
+    fingerprint: Fingerprint,
+    transfers: toml::Spanned<Transfers>,
+    overheads: toml::Spanned<Overheads>,
+    cpu: TextCpu,
+    gpu: TextGpu,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextCpu {
+    threads: u32,
+    gemm: toml::Spanned<TextGemm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextGpu {
+    gemm: toml::Spanned<TextGemm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextGemm {
+    #[serde(default)]
+    s: Vec<toml::Spanned<Sample>>,
+    #[serde(default)]
+    d: Vec<toml::Spanned<Sample>>,
+    #[serde(default)]
+    c: Vec<toml::Spanned<Sample>>,
+    #[serde(default)]
+    z: Vec<toml::Spanned<Sample>>,
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()
+        .iter()
+        .take(offset)
+        .filter(|b| **b == b'\n')
+        .count()
+        + 1
+}
+
+fn positive(value: f64) -> bool {
+    value > 0.0 && value.is_finite()
+}
+
+impl Profile {
+    /// A profile from measurements.
+    ///
+    /// # Errors
+    /// For values that are not positive and finite, and for a side without a single cube.
+    pub fn new(measurements: Measurements) -> Result<Self, ProfileError> {
+        let refuse = |what: String| Err(ProfileError { line: None, what });
+        if let Some(what) = wrong_transfers(&measurements.transfers) {
+            return refuse(what);
+        }
+        if let Some(what) = wrong_overheads(&measurements.overheads) {
+            return refuse(what);
+        }
+        for (name, side) in [("cpu", &measurements.cpu), ("gpu", &measurements.gpu)] {
+            for precision in Precision::ALL {
+                for sample in side.get(precision) {
+                    if let Some(what) = wrong_sample(sample) {
+                        return refuse(format!("{name}.gemm.{}: {what}", precision.letter()));
+                    }
+                }
+            }
+            if side.curves(Below::Constant).is_none() {
+                return refuse(no_cube(name));
+            }
+        }
+        Ok(Self::build(measurements))
+    }
+
+    /// For measurements that are known to be sound.
+    ///
+    /// # Panics
+    /// If a side has no cube; callers in this crate supply one.
+    pub(crate) fn build(measurements: Measurements) -> Self {
+        let cpu = measurements
+            .cpu
+            .curves(Below::Proportional)
+            .expect("checked: a CPU cube");
+        let gpu = measurements
+            .gpu
+            .curves(Below::Constant)
+            .expect("checked: a GPU cube");
+        Self {
+            measurements,
+            cpu,
+            gpu,
+        }
+    }
+
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// For text that is not TOML, another schema, unknown or missing fields and values that make no
+    /// sense.
+    pub fn from_toml(text: &str) -> Result<Self, ProfileError> {
+        let at = |span: core::ops::Range<usize>, what: String| ProfileError {
+            line: Some(line_of(text, span.start)),
+            what,
+        };
+        // The schema first: another version may have other fields, and that is the clearer message.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: Option<toml::Spanned<toml::Value>>,
+        }
+        let broken = |e: toml::de::Error| ProfileError {
+            line: e.span().map(|s| line_of(text, s.start)),
+            what: format!(
+                "{}; accepted: a profile written by `gpu-offload calibrate`",
+                e.message()
+            ),
+        };
+        let head: Head = toml::from_str(text).map_err(broken)?;
+        match head.schema {
+            Some(s) if s.get_ref().as_integer() == Some(i64::from(SCHEMA)) => {}
+            Some(s) => {
+                let what = format!("schema {} is not known; accepted: {SCHEMA}", s.get_ref());
+                return Err(at(s.span(), what));
+            }
+            None => {
+                let what = format!("no schema is given; accepted: schema = {SCHEMA}");
+                return Err(ProfileError { line: None, what });
+            }
+        }
+        let parsed: Text = toml::from_str(text).map_err(broken)?;
+        debug_assert_eq!(*parsed.schema.get_ref(), i64::from(SCHEMA));
+        if let Some(what) = wrong_transfers(parsed.transfers.get_ref()) {
+            return Err(at(parsed.transfers.span(), what));
+        }
+        if let Some(what) = wrong_overheads(parsed.overheads.get_ref()) {
+            return Err(at(parsed.overheads.span(), what));
+        }
+        let side = |name: &str, gemm: toml::Spanned<TextGemm>| -> Result<Side, ProfileError> {
+            let span = gemm.span();
+            let gemm = gemm.into_inner();
+            let mut side = Side::default();
+            for (precision, samples) in [
+                (Precision::S, gemm.s),
+                (Precision::D, gemm.d),
+                (Precision::C, gemm.c),
+                (Precision::Z, gemm.z),
+            ] {
+                for sample in &samples {
+                    if let Some(what) = wrong_sample(sample.get_ref()) {
+                        return Err(at(sample.span(), what));
+                    }
+                }
+                let samples = samples.into_iter().map(toml::Spanned::into_inner).collect();
+                side.set(precision, samples);
+            }
+            match side.curves(Below::Constant) {
+                Some(_) => Ok(side),
+                None => Err(at(span, no_cube(name))),
+            }
+        };
+        Ok(Self::build(Measurements {
+            fingerprint: parsed.fingerprint,
+            cpu_threads: parsed.cpu.threads,
+            transfers: parsed.transfers.into_inner(),
+            overheads: parsed.overheads.into_inner(),
+            cpu: side("cpu", parsed.cpu.gemm)?,
+            gpu: side("gpu", parsed.gpu.gemm)?,
+        }))
+    }
+
+    /// The text form; [`Profile::from_toml`] reads it back to an equal profile.
+    pub fn to_toml(&self) -> String {
+        let m = &self.measurements;
+        let f = &m.fingerprint;
+        let quoted = |s: &str| toml::Value::String(s.to_owned()).to_string();
+        let libraries: Vec<String> = f.gpu_libraries.iter().map(|l| quoted(l)).collect();
+        let mut out = String::new();
+        let mut line = |text: String| {
+            out.push_str(&text);
+            out.push('\n');
+        };
+        line("# Machine profile of gpu-offload, written by `gpu-offload calibrate`.".to_owned());
+        line(
+            "# Times in seconds, rates in bytes per second; a sample is [m, n, k, seconds]."
+                .to_owned(),
+        );
+        line(format!("schema = {SCHEMA}\n"));
+        line("[fingerprint]".to_owned());
+        line(format!("cpu_model = {}", quoted(&f.cpu_model)));
+        line(format!("cpu_threads = {}", f.cpu_threads));
+        line(format!("cpu_library = {}", quoted(&f.cpu_library)));
+        line(format!("gpu_name = {}", quoted(&f.gpu_name)));
+        line(format!("gpu_uuid = {}", quoted(&f.gpu_uuid)));
+        line(format!("driver = {}", quoted(&f.driver)));
+        line(format!("gpu_libraries = [{}]\n", libraries.join(", ")));
+        let t = &m.transfers;
+        line("[transfers]".to_owned());
+        line(format!("latency_s = {:e}", t.latency_s));
+        line(format!("in_bytes_per_s = {:e}", t.in_bytes_per_s));
+        line(format!("out_bytes_per_s = {:e}", t.out_bytes_per_s));
+        line(format!("fresh_bytes_per_s = {:e}\n", t.fresh_bytes_per_s));
+        let o = &m.overheads;
+        line("[overheads]".to_owned());
+        line(format!("call_s = {:e}", o.call_s));
+        line(format!("start_s = {:e}", o.start_s));
+        line(format!("overlap = {:e}\n", o.overlap));
+        line(format!("[cpu]\nthreads = {}\n", m.cpu_threads));
+        for (name, side) in [("cpu", &m.cpu), ("gpu", &m.gpu)] {
+            line(format!("[{name}.gemm]"));
+            for precision in Precision::ALL {
+                let samples = side.get(precision);
+                if samples.is_empty() {
+                    continue;
+                }
+                let mut text = format!("{} = [\n", precision.letter());
+                for Sample(m, n, k, time_s) in samples {
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(text, "    [{m}, {n}, {k}, {time_s:e}],");
+                }
+                text.push(']');
+                line(text);
+            }
+            line(String::new());
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        out
+    }
+
+    /// The first difference between the profile's machine and this one; `None` if it is the same.
+    pub fn difference(&self, here: &Fingerprint) -> Option<String> {
+        let f = &self.measurements.fingerprint;
+        f.cpu_difference(here).or_else(|| f.gpu_difference(here))
+    }
+
+    /// True if the profile was made for this machine.
+    pub fn matches(&self, here: &Fingerprint) -> bool {
+        self.difference(here).is_none()
+    }
+
+    /// What the profile was made from.
+    pub fn measurements(&self) -> &Measurements {
+        &self.measurements
+    }
+
+    /// Moving data.
+    pub fn transfers(&self) -> &Transfers {
+        &self.measurements.transfers
+    }
+
+    /// Fixed costs.
+    pub fn overheads(&self) -> &Overheads {
+        &self.measurements.overheads
+    }
+
+    /// Threads the CPU library used while it was measured.
+    pub fn cpu_threads(&self) -> u32 {
+        self.measurements.cpu_threads
+    }
+
+    pub(crate) fn cpu_curves(&self, precision: Precision) -> &GemmCurves {
+        &self.cpu[index(precision)]
+    }
+
+    pub(crate) fn gpu_curves(&self, precision: Precision) -> &GemmCurves {
+        &self.gpu[index(precision)]
+    }
+}
+
+fn wrong_transfers(t: &Transfers) -> Option<String> {
+    [
+        ("latency_s", t.latency_s),
+        ("in_bytes_per_s", t.in_bytes_per_s),
+        ("out_bytes_per_s", t.out_bytes_per_s),
+        ("fresh_bytes_per_s", t.fresh_bytes_per_s),
+    ]
+    .into_iter()
+    .find(|(_, v)| !positive(*v))
+    .map(|(name, v)| format!("transfers.{name} = {v}; accepted: a positive number"))
+}
+
+fn wrong_overheads(o: &Overheads) -> Option<String> {
+    [("call_s", o.call_s), ("start_s", o.start_s)]
+        .into_iter()
+        .find(|(_, v)| !positive(*v))
+        .map(|(name, v)| format!("overheads.{name} = {v}; accepted: a positive number"))
+        .or_else(|| {
+            (!(0.0..=1.0).contains(&o.overlap))
+                .then(|| format!("overheads.overlap = {}; accepted: 0 to 1", o.overlap))
+        })
+}
+
+fn wrong_sample(s: &Sample) -> Option<String> {
+    (s.0 == 0 || s.1 == 0 || s.2 == 0 || !positive(s.3)).then(|| {
+        format!(
+            "sample [{}, {}, {}, {}]; accepted: [m, n, k, seconds], all positive",
+            s.0, s.1, s.2, s.3
+        )
+    })
+}
+
+fn no_cube(side: &str) -> String {
+    format!("{side}.gemm has no sample with m = n = k; accepted: at least one in s, d, c or z")
+}

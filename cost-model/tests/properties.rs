@@ -1,0 +1,471 @@
+//! Properties that must hold for every profile and call, and the text form's round trip and refusals.
+
+use cost_model::{
+    CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, GpuFacts, Level, Measurements, Overheads,
+    Prediction, Profile, Reason, Route, Sample, Side, Situation, Transfers, decide, predict,
+    threshold_work,
+};
+use proptest::prelude::*;
+use routines::{Op, Precision, Shape};
+
+fn fingerprint() -> Fingerprint {
+    Fingerprint {
+        cpu_model: "Some \"CPU\" (R)".to_owned(),
+        cpu_threads: 16,
+        gpu_name: "Some GPU".to_owned(),
+        gpu_uuid: "GPU-0123".to_owned(),
+        driver: "13000".to_owned(),
+        cpu_library: "OpenBLAS 0.3.29".to_owned(),
+        gpu_libraries: vec!["libcublas.so.13 130100".to_owned()],
+    }
+}
+
+/// The machine of the measurements of 2026-12-01: H200, 16 cores of a Xeon, OpenBLAS 0.3.29.
+fn h200() -> Profile {
+    let side = |samples: &[(u64, f64)]| {
+        let mut side = Side::default();
+        side.set(
+            Precision::D,
+            samples
+                .iter()
+                .map(|(n, t)| Sample(*n, *n, *n, *t))
+                .collect(),
+        );
+        side
+    };
+    Profile::new(Measurements {
+        fingerprint: fingerprint(),
+        cpu_threads: 16,
+        transfers: Transfers {
+            latency_s: 10e-6,
+            in_bytes_per_s: 49e9,
+            out_bytes_per_s: 48e9,
+            fresh_bytes_per_s: 10e9,
+        },
+        overheads: Overheads {
+            call_s: 100e-6,
+            start_s: 0.9,
+            overlap: 0.0,
+        },
+        cpu: side(&[
+            (128, 2e-5),
+            (1024, 5.8e-3),
+            (2048, 44.6e-3),
+            (4096, 231e-3),
+            (8192, 1.6),
+        ]),
+        gpu: side(&[
+            (1024, 6e-5),
+            (2048, 3.1e-4),
+            (4096, 2.22e-3),
+            (8192, 17.05e-3),
+        ]),
+    })
+    .expect("sound measurements")
+}
+
+fn gemm(precision: Precision, m: u64, n: u64, k: u64) -> Shape {
+    Shape {
+        op: Op::Gemm,
+        precision,
+        m,
+        n,
+        k,
+        beta_zero: true,
+    }
+}
+
+#[test]
+fn the_measured_machine_decides_as_measured() {
+    let profile = h200();
+    let route = |n| {
+        decide(
+            &profile,
+            &gemm(Precision::D, n, n, n),
+            &Situation::default(),
+            Level::default(),
+        )
+        .route
+    };
+    // 1.6 s against 17 ms of kernel and 33 ms of copies; 20 microseconds against 120 of overhead.
+    assert_eq!(route(8192), Route::Gpu);
+    assert_eq!(route(2048), Route::Gpu);
+    assert_eq!(route(64), Route::Cpu);
+    let p = predict(
+        &profile,
+        &gemm(Precision::D, 8192, 8192, 8192),
+        &Situation::default(),
+    )
+    .expect("gemm has curves");
+    // Two operands of 512 MiB up at 49 GB/s, one down at 48 GB/s.
+    assert!((p.upload_s - 2.0 * 8192.0 * 8192.0 * 8.0 / 49e9).abs() < 1e-9);
+    assert!((p.download_s - 8192.0 * 8192.0 * 8.0 / 48e9).abs() < 1e-9);
+    assert!((p.compute_s - 17.05e-3).abs() < 1e-9);
+    assert!((p.cpu_s - 1.6).abs() < 1e-9);
+    assert!((p.gpu_s() - (p.latency_s + p.upload_s + p.compute_s + p.download_s)).abs() < 1e-12);
+}
+
+#[test]
+fn waiting_is_a_term_with_its_own_reason() {
+    let profile = h200();
+    let shape = gemm(Precision::D, 4096, 4096, 4096);
+    let why = |situation| decide(&profile, &shape, &situation, Level::default()).reason;
+    assert_eq!(why(Situation::default()), Reason::GpuFaster);
+    assert_eq!(
+        why(Situation {
+            startup_s: 0.9,
+            ..Default::default()
+        }),
+        Reason::StartupTooLong
+    );
+    assert_eq!(
+        why(Situation {
+            queue_s: 0.9,
+            ..Default::default()
+        }),
+        Reason::QueueTooLong
+    );
+    // One cold call that is long enough goes to the GPU all the same.
+    let long = gemm(Precision::D, 16384, 16384, 16384);
+    let cold = Situation {
+        startup_s: 0.9,
+        ..Default::default()
+    };
+    assert_eq!(
+        decide(&profile, &long, &cold, Level::default()).route,
+        Route::Gpu
+    );
+}
+
+#[test]
+fn a_family_without_curves_stays_on_the_cpu() {
+    let shape = Shape {
+        op: Op::Trsm,
+        ..gemm(Precision::D, 9000, 9000, 9000)
+    };
+    let d = decide(&h200(), &shape, &Situation::default(), Level::MAX);
+    assert_eq!((d.route, d.reason), (Route::Cpu, Reason::NoModel));
+}
+
+#[test]
+fn the_gate_lets_no_winner_below_it() {
+    let profile = h200();
+    let gate = threshold_work(&profile, Precision::D, Level::default());
+    assert!(gate > 64 * 64 * 64, "{gate}");
+    assert!(gate < 1024 * 1024 * 1024, "{gate}");
+    let n = (gate as f64).cbrt().floor() as u64;
+    let d = decide(
+        &profile,
+        &gemm(Precision::D, n, n, n),
+        &Situation::default(),
+        Level::default(),
+    );
+    assert_eq!(d.route, Route::Cpu);
+    // A GPU that is slower than the CPU at everything never gets a call.
+    let mut slow = h200().measurements().clone();
+    slow.transfers.in_bytes_per_s = 1e3;
+    let slow = Profile::new(slow).expect("sound");
+    assert_eq!(
+        threshold_work(&slow, Precision::D, Level::default()),
+        u64::MAX
+    );
+}
+
+#[test]
+fn an_estimate_is_usable_without_calibration() {
+    let gpu = GpuFacts {
+        compute_capability: (9, 0),
+        sm_count: 132,
+        clock_khz: 1_980_000,
+    };
+    let transfers = *h200().transfers();
+    let profile = Profile::estimate(fingerprint(), &gpu, transfers, &CpuFacts { threads: 16 });
+    for precision in Precision::ALL {
+        let big = gemm(precision, 8192, 8192, 8192);
+        let d = decide(&profile, &big, &Situation::default(), Level::default());
+        assert_eq!(d.route, Route::Gpu, "{precision:?}");
+        // It must not promise more than the real machine keeps (kernel 17.05 ms in float64).
+        assert!(precision != Precision::D || d.prediction.compute_s > 17.05e-3);
+        let gate = threshold_work(&profile, precision, Level::default());
+        assert!(
+            gate >= DEFAULT_THRESHOLD_WORK / 64 && gate < 4096 * 4096 * 4096,
+            "{gate}"
+        );
+    }
+    // A consumer chip has almost no float64.
+    let consumer = GpuFacts {
+        compute_capability: (8, 9),
+        sm_count: 58,
+        clock_khz: 2_500_000,
+    };
+    let profile = Profile::estimate(
+        fingerprint(),
+        &consumer,
+        transfers,
+        &CpuFacts { threads: 16 },
+    );
+    let route = |p| {
+        decide(
+            &profile,
+            &gemm(p, 8192, 8192, 8192),
+            &Situation::default(),
+            Level::default(),
+        )
+        .route
+    };
+    assert_eq!(
+        (route(Precision::D), route(Precision::S)),
+        (Route::Cpu, Route::Gpu)
+    );
+}
+
+#[test]
+fn a_profile_survives_its_text() {
+    let profile = h200();
+    let text = profile.to_toml();
+    assert_eq!(
+        Profile::from_toml(&text).expect("own text"),
+        profile,
+        "{text}"
+    );
+    let gpu = GpuFacts {
+        compute_capability: (9, 0),
+        sm_count: 132,
+        clock_khz: 1_980_000,
+    };
+    let estimate = Profile::estimate(
+        fingerprint(),
+        &gpu,
+        *profile.transfers(),
+        &CpuFacts { threads: 7 },
+    );
+    assert_eq!(
+        Profile::from_toml(&estimate.to_toml()).expect("own text"),
+        estimate
+    );
+}
+
+#[test]
+fn a_foreign_profile_is_recognised() {
+    let profile = h200();
+    assert!(profile.matches(&fingerprint()));
+    let other_gpu = Fingerprint {
+        gpu_uuid: "GPU-9".to_owned(),
+        ..fingerprint()
+    };
+    let why = profile.difference(&other_gpu).expect("differs");
+    assert!(
+        why.contains("gpu_uuid") && why.contains("GPU-9") && why.contains("GPU-0123"),
+        "{why}"
+    );
+    for other in [
+        Fingerprint {
+            cpu_model: String::new(),
+            ..fingerprint()
+        },
+        Fingerprint {
+            cpu_threads: 8,
+            ..fingerprint()
+        },
+        Fingerprint {
+            cpu_library: "other".to_owned(),
+            ..fingerprint()
+        },
+        Fingerprint {
+            driver: "1".to_owned(),
+            ..fingerprint()
+        },
+        Fingerprint {
+            gpu_name: "other".to_owned(),
+            ..fingerprint()
+        },
+        Fingerprint {
+            gpu_libraries: vec![],
+            ..fingerprint()
+        },
+    ] {
+        assert!(!profile.matches(&other), "{other:?}");
+    }
+}
+
+#[test]
+fn bad_text_is_refused_with_line_and_what_is_accepted() {
+    let good = h200().to_toml();
+    let line_with = |text: &str, needle: &str| {
+        text.lines()
+            .position(|l| l.contains(needle))
+            .map(|i| i + 1)
+            .expect(needle)
+    };
+    let cases = [
+        ("schema = 1", "schema = 99", "schema 99"),
+        ("schema = 1", "schema = \"one\"", "schema"),
+        ("latency_s = 1e-5", "latency_s = 0.0", "latency_s"),
+        ("latency_s = 1e-5", "latency_s = nan", "latency_s"),
+        ("latency_s = 1e-5", "latency_s = \"fast\"", "accepted"),
+        ("latency_s = 1e-5", "latency_s = ", "accepted"),
+        ("latency_s = 1e-5", "speed = 1.0", "speed"),
+        ("overlap = 0e0", "overlap = 1.5", "0 to 1"),
+        (
+            "[1024, 1024, 1024, 5.8e-3]",
+            "[1024, 0, 1024, 5.8e-3]",
+            "all positive",
+        ),
+        (
+            "[1024, 1024, 1024, 5.8e-3]",
+            "[1024, 1024, 1024, -1.0]",
+            "all positive",
+        ),
+        (
+            "[1024, 1024, 1024, 5.8e-3]",
+            "[1024, 1024, 1024]",
+            "accepted",
+        ),
+        ("cpu_threads = 16", "cpu_threads = -1", "accepted"),
+    ];
+    for (from, to, says) in cases {
+        assert!(good.contains(from), "{from}");
+        let bad = good.replacen(from, to, 1);
+        let e = Profile::from_toml(&bad).expect_err(to);
+        assert!(
+            e.what.contains(says) && e.what.contains("accepted"),
+            "{to}: {e}"
+        );
+        let line = e.line.expect("known");
+        // Tables are named by their heading, values by their own line.
+        assert!(
+            line <= line_with(&bad, to) && line + 6 > line_with(&bad, to),
+            "{to}: {e}"
+        );
+    }
+    for bad in [
+        "",
+        "not a profile",
+        "\u{0}\u{1}",
+        "schema = 1",
+        "[fingerprint]\n",
+    ] {
+        let e = Profile::from_toml(bad).expect_err("refused");
+        assert!(e.to_string().contains("accepted"), "{e}");
+    }
+    let no_cube = good.replace("[1024, 1024, 1024", "[1024, 1024, 1000");
+    assert!(Profile::from_toml(&no_cube).is_ok(), "other cubes remain");
+}
+
+fn precision() -> impl Strategy<Value = Precision> {
+    prop::sample::select(Precision::ALL.to_vec())
+}
+
+fn noisy_profile() -> impl Strategy<Value = Profile> {
+    let sample = (1u64..10_000, 1u64..10_000, 1u64..10_000, 1e-7..1e2f64);
+    let samples = prop::collection::vec(sample, 0..12);
+    (
+        samples.clone(),
+        samples,
+        1e-7..1e-2f64,
+        1e6..1e12f64,
+        0.0..=1.0f64,
+    )
+        .prop_map(|(cpu, gpu, latency_s, rate, overlap)| {
+            let side = |samples: Vec<(u64, u64, u64, f64)>| {
+                let mut side = Side::default();
+                let mut all = vec![Sample(100, 100, 100, 1e-3)];
+                for (m, n, k, t) in samples {
+                    all.push(Sample(m, m, m, t));
+                    all.push(Sample(m, n, k, t));
+                }
+                side.set(Precision::D, all);
+                side
+            };
+            let mut m = h200().measurements().clone();
+            m.cpu = side(cpu);
+            m.gpu = side(gpu);
+            m.transfers.latency_s = latency_s;
+            m.transfers.in_bytes_per_s = rate;
+            m.overheads.overlap = overlap;
+            Profile::new(m).expect("positive")
+        })
+}
+
+fn all_finite(p: &Prediction) -> bool {
+    [
+        p.cpu_s,
+        p.gpu_s(),
+        p.latency_s,
+        p.upload_s,
+        p.compute_s,
+        p.download_s,
+        p.fresh_s,
+        p.overlap_s,
+    ]
+    .iter()
+    .all(|t| t.is_finite() && *t >= 0.0)
+}
+
+proptest! {
+    #[test]
+    fn predictions_are_finite_up_to_a_million_and_beyond(
+        profile in noisy_profile(), p in precision(),
+        m in 1u64..1_000_001, n in 1u64..1_000_001, k in 1u64..1_000_001, threads in 0u32..300,
+    ) {
+        let s = Situation { cpu_threads: threads, ..Default::default() };
+        for shape in [gemm(p, m, n, k), gemm(p, 1_000_000, 1_000_000, 1_000_000),
+                      gemm(p, i64::MAX as u64, i64::MAX as u64, i64::MAX as u64)] {
+            let prediction = predict(&profile, &shape, &s).expect("gemm");
+            prop_assert!(all_finite(&prediction), "{:?}", prediction);
+        }
+    }
+
+    #[test]
+    fn a_bigger_call_never_takes_less(
+        profile in noisy_profile(), p in precision(),
+        m in 1u64..100_000, n in 1u64..100_000, k in 1u64..100_000,
+        dm in 0u64..5_000, dn in 0u64..5_000, dk in 0u64..5_000,
+    ) {
+        let s = Situation::default();
+        let small = predict(&profile, &gemm(p, m, n, k), &s).expect("gemm");
+        let big = predict(&profile, &gemm(p, m + dm, n + dn, k + dk), &s).expect("gemm");
+        prop_assert!(big.cpu_s >= small.cpu_s * (1.0 - 1e-9));
+        prop_assert!(big.gpu_s() >= small.gpu_s() * (1.0 - 1e-9));
+    }
+
+    #[test]
+    fn a_readier_level_never_takes_a_call_back(
+        profile in noisy_profile(), p in precision(),
+        m in 1u64..20_000, n in 1u64..20_000, k in 1u64..20_000, startup_s in 0.0..3.0f64,
+    ) {
+        let s = Situation { startup_s, ..Default::default() };
+        let mut on_gpu = false;
+        for level in 1..=10 {
+            let level = Level::new(level).expect("1 to 10");
+            let route = decide(&profile, &gemm(p, m, n, k), &s, level).route;
+            prop_assert!(!on_gpu || route == Route::Gpu);
+            on_gpu = route == Route::Gpu;
+        }
+    }
+
+    #[test]
+    fn cubes_below_the_gate_never_win(profile in noisy_profile(), p in precision(), n in 1u64..3_000) {
+        let level = Level::default();
+        let gate = threshold_work(&profile, p, level);
+        prop_assume!(n.pow(3) <= gate && gate < u64::MAX);
+        // Between two works that the gate looked at, noise may hide a win of at most a step.
+        let d = decide(&profile, &gemm(p, n, n, n), &Situation::default(), level);
+        let speedup = d.prediction.cpu_s / d.prediction.gpu_s();
+        prop_assert!(speedup < level.required_speedup() * 4.0, "{}", speedup);
+    }
+
+    #[test]
+    fn any_text_is_refused_or_read_but_never_a_panic(text in "\\PC{0,200}") {
+        let _ = Profile::from_toml(&text);
+    }
+
+    #[test]
+    fn a_cut_profile_is_refused(cut in 0usize..1000) {
+        let text = h200().to_toml();
+        let cut = cut % (text.len() - 4);
+        if text.is_char_boundary(cut) {
+            prop_assert!(Profile::from_toml(&text[..cut]).is_err());
+        }
+    }
+}
