@@ -27,6 +27,7 @@ pub(crate) const EMPTY: RoutedCall = RoutedCall {
     ldb: 0,
     c: core::ptr::null_mut(),
     ldc: 0,
+    host: core::ptr::null(),
     cpu: no_cpu,
     frame: core::ptr::null(),
 };

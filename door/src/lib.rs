@@ -122,6 +122,7 @@ fn offer(entry: &'static Entry, frame: &Frame) -> u64 {
         return JUMP_TO_CPU;
     };
     let context = frame::CpuContext { entry, frame };
+    call.host = &raw const entry.shim.host;
     call.cpu = frame::run_cpu;
     call.frame = (&raw const context).cast::<c_void>();
     // SAFETY: the table comes from an engine of our ABI version; the call's operands are the

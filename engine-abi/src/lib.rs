@@ -16,7 +16,8 @@ pub const ENGINE_SONAME: &str = "libgpu_offload.so.0";
 /// The engine's only exported function, of type [`EngineEntry`]. NUL-terminated for `dlsym`.
 pub const ENGINE_ENTRY: &[u8] = b"gpu_offload_engine_v1\0";
 
-/// What a shim offers the engine. Lives as long as the shim's library is loaded.
+/// What a shim offers the engine. Lives as long as the shim's library is loaded, so the engine uses it
+/// only while it registers and during a call that came through it ([`RoutedCall::host`]).
 #[repr(C)]
 pub struct HostTable {
     /// [`ABI_VERSION`] of the shim.
@@ -101,6 +102,9 @@ pub struct RoutedCall {
     pub c: *mut c_void,
     /// Leading dimension of `c` in elements.
     pub ldc: i64,
+    /// The shim that the call came through, alive for the duration of the call (its code is on the
+    /// stack). The engine keeps no host beyond the call that named it, so a shim may be unloaded.
+    pub host: *const HostTable,
     /// Runs the CPU routine with the caller's own arguments. Called at most once, on this thread.
     pub cpu: unsafe extern "C" fn(frame: *const c_void),
     /// The argument of `cpu`.
