@@ -17,6 +17,12 @@ pub enum Dim {
     Min,
     /// max(m, n).
     Max,
+    /// The dimension that is not `Order`: n when the special matrix stands on the left, else m.
+    Other,
+    /// n - 1, and 0 when n is 0.
+    NLessOne,
+    /// 2 n.
+    TwiceN,
     /// The constant 1.
     One,
 }
@@ -50,6 +56,15 @@ impl Dims {
             }
             Dim::Min => self.m.min(self.n),
             Dim::Max => self.m.max(self.n),
+            Dim::Other => {
+                if self.right {
+                    self.m
+                } else {
+                    self.n
+                }
+            }
+            Dim::NLessOne => self.n.saturating_sub(1),
+            Dim::TwiceN => 2 * self.n,
             Dim::One => 1,
         }
     }
@@ -99,6 +114,9 @@ pub enum Intent {
     InOut,
     /// Written, and read unless beta is 0.
     Accumulated,
+    /// Read; what stands there on return is of no use to the caller (the row names a job option for
+    /// which this is not so).
+    Destroyed,
 }
 
 /// The part of a matrix that a routine touches.
@@ -108,6 +126,8 @@ pub enum Part {
     Full,
     /// The triangle that uplo names, with the diagonal.
     Triangle,
+    /// That triangle is read, all of it is written (eigenvectors over a symmetric matrix).
+    TriangleRead,
 }
 
 /// Rows or columns of an operand as stored.
@@ -138,6 +158,19 @@ pub enum Arg {
         name: &'static str,
         /// Accepted letters.
         accepted: &'static str,
+    },
+    /// CHARACTER*1 that another option makes an input or an output (equed); checked, when it is an
+    /// input, against its accepted upper-case letters.
+    LetterInOut {
+        /// Name in the reference ("equed").
+        name: &'static str,
+        /// Accepted letters.
+        accepted: &'static str,
+    },
+    /// A LOGICAL FUNCTION that the caller passes (select).
+    Procedure {
+        /// Name in the reference ("select").
+        name: &'static str,
     },
     /// INTEGER dimension, not negative.
     Size {
@@ -180,7 +213,7 @@ pub enum Arg {
         /// What is done with it.
         intent: Intent,
     },
-    /// An INTEGER vector (ipiv, isuppz, ifail).
+    /// An INTEGER or LOGICAL vector (ipiv, isuppz, ifail, trevc3's select).
     IntVector {
         /// Name in the reference ("ipiv").
         name: &'static str,
@@ -215,6 +248,8 @@ impl Arg {
     pub fn name(&self) -> &'static str {
         match self {
             Arg::Letter { name, .. }
+            | Arg::LetterInOut { name, .. }
+            | Arg::Procedure { name }
             | Arg::Size { name }
             | Arg::Scalar { name, .. }
             | Arg::Matrix { name, .. }
@@ -262,8 +297,10 @@ pub struct Family {
     pub library: Library,
     /// Precisions and names.
     pub naming: Naming,
-    /// Arguments in Fortran's order.
+    /// Arguments in Fortran's order; of the real routines where `complex_args` is given.
     pub args: &'static [Arg],
+    /// Arguments of the complex routines where they differ (rwork, one w for wr and wi).
+    pub complex_args: Option<&'static [Arg]>,
     /// Floating-point operations.
     pub flops: Flops,
     /// The family has a CBLAS spelling.
@@ -303,7 +340,15 @@ impl Family {
             .filter_map(|p| Some((p, self.routine(p)?)))
     }
 
-    /// Index of an argument in Fortran's order.
+    /// Arguments of the routine of one precision, in Fortran's order.
+    pub fn args_of(&self, precision: Precision) -> &'static [Arg] {
+        match self.complex_args {
+            Some(args) if precision.is_complex() => args,
+            _ => self.args,
+        }
+    }
+
+    /// Index of an argument in Fortran's order; of the real routines where complex ones differ.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.args.iter().position(|a| a.name() == name)
     }
@@ -313,8 +358,8 @@ impl Family {
         let real_bytes =
             precision.elem_bytes() as f64 / if precision.is_complex() { 2.0 } else { 1.0 };
         let (mut to_device, mut from_device) = (0.0, 0.0);
-        for arg in self.args {
-            let (bytes, intent) = match *arg {
+        for arg in self.args_of(precision) {
+            let (bytes_in, bytes_out, intent) = match *arg {
                 Arg::Matrix {
                     rows,
                     cols,
@@ -323,11 +368,14 @@ impl Family {
                     ..
                 } => {
                     let (r, c) = (dims.get(rows.plain()) as f64, dims.get(cols.plain()) as f64);
-                    let elems = match part {
-                        Part::Full => r * c,
-                        Part::Triangle => r * (r + 1.0) / 2.0,
+                    let triangle = r * (r + 1.0) / 2.0;
+                    let (read, written) = match part {
+                        Part::Full => (r * c, r * c),
+                        Part::Triangle => (triangle, triangle),
+                        Part::TriangleRead => (triangle, r * c),
                     };
-                    (elems * precision.elem_bytes() as f64, intent)
+                    let each = precision.elem_bytes() as f64;
+                    (read * each, written * each, intent)
                 }
                 Arg::Vector {
                     len, real, intent, ..
@@ -337,19 +385,26 @@ impl Family {
                     } else {
                         precision.elem_bytes() as f64
                     };
-                    (dims.get(len) as f64 * each, intent)
+                    let bytes = dims.get(len) as f64 * each;
+                    (bytes, bytes, intent)
                 }
-                Arg::IntVector { len, intent, .. } => (dims.get(len) as f64 * 4.0, intent),
+                Arg::IntVector { len, intent, .. } => {
+                    let bytes = dims.get(len) as f64 * 4.0;
+                    (bytes, bytes, intent)
+                }
                 _ => continue,
             };
-            if intent == Intent::In
-                || intent == Intent::InOut
-                || (intent == Intent::Accumulated && !beta_zero)
-            {
-                to_device += bytes;
+            let (read, written) = match intent {
+                Intent::In | Intent::Destroyed => (true, false),
+                Intent::Out => (false, true),
+                Intent::InOut => (true, true),
+                Intent::Accumulated => (!beta_zero, true),
+            };
+            if read {
+                to_device += bytes_in;
             }
-            if intent != Intent::In {
-                from_device += bytes;
+            if written {
+                from_device += bytes_out;
             }
         }
         (to_device, from_device)

@@ -283,6 +283,7 @@ const fn blas(op: Op, naming: Naming, args: &'static [Arg], flops: Flops) -> Fam
         library: Blas,
         naming,
         args,
+        complex_args: None,
         flops,
         cblas: true,
         gate: None,

@@ -150,4 +150,86 @@ ops! {
     Trmm = 11, "trmm";
     /// Solves op(A) X = alpha B or X op(A) = alpha B with A triangular.
     Trsm = 12, "trsm";
+    /// P L U = A with partial pivoting.
+    Getrf = 13, "getrf";
+    /// Solves op(A) X = B with the factors of getrf.
+    Getrs = 14, "getrs";
+    /// Inverse from the factors of getrf.
+    Getri = 15, "getri";
+    /// Solves A X = B by getrf and getrs.
+    Gesv = 16, "gesv";
+    /// gesv with equilibration, refinement and error bounds.
+    Gesvx = 17, "gesvx";
+    /// A = U^H U or L L^H.
+    Potrf = 18, "potrf";
+    /// Solves A X = B with the factor of potrf.
+    Potrs = 19, "potrs";
+    /// Inverse from the factor of potrf.
+    Potri = 20, "potri";
+    /// Solves A X = B by potrf and potrs.
+    Posv = 21, "posv";
+    /// Inverse of a triangular matrix.
+    Trtri = 22, "trtri";
+    /// Solves op(A) X = B with A triangular, after a test for singularity.
+    Trtrs = 23, "trtrs";
+    /// U U^H or L^H L over its factor.
+    Lauum = 24, "lauum";
+    /// A = U D U^T or L D L^T with symmetric pivoting (Bunch and Kaufman).
+    Sytrf = 25, "sytrf";
+    /// Solves A X = B with the factors of sytrf.
+    Sytrs = 26, "sytrs";
+    /// Solves A X = B by sytrf and sytrs.
+    Sysv = 27, "sysv";
+    /// A = Q R.
+    Geqrf = 28, "geqrf";
+    /// Q of geqrf as a matrix; ungqr in complex arithmetic.
+    Orgqr = 29, "orgqr";
+    /// C := op(Q) C or C op(Q) with Q of geqrf; unmqr in complex arithmetic.
+    Ormqr = 30, "ormqr";
+    /// Least squares or least norm by QR or LQ, full rank.
+    Gels = 31, "gels";
+    /// Least squares of least norm by the SVD, divide and conquer.
+    Gelsd = 32, "gelsd";
+    /// Least squares of least norm by the SVD, QR iteration.
+    Gelss = 33, "gelss";
+    /// Least squares of least norm by QR with column pivoting.
+    Gelsy = 34, "gelsy";
+    /// A P = Q R with column pivoting.
+    Geqp3 = 35, "geqp3";
+    /// A = L Q.
+    Gelqf = 36, "gelqf";
+    /// Eigenvalues and vectors, QL iteration; heev in complex arithmetic.
+    Syev = 37, "syev";
+    /// Eigenvalues and vectors, divide and conquer; heevd in complex arithmetic.
+    Syevd = 38, "syevd";
+    /// Selected eigenvalues and vectors, relatively robust representations; heevr.
+    Syevr = 39, "syevr";
+    /// Selected eigenvalues and vectors, bisection and inverse iteration; heevx.
+    Syevx = 40, "syevx";
+    /// Eigenvalues and vectors of A x = w B x and its kin; hegv in complex arithmetic.
+    Sygv = 41, "sygv";
+    /// sygv by divide and conquer; hegvd in complex arithmetic.
+    Sygvd = 42, "sygvd";
+    /// A = U S V^H, divide and conquer.
+    Gesdd = 43, "gesdd";
+    /// A = U S V^H, QR iteration.
+    Gesvd = 44, "gesvd";
+    /// SVD of a real bidiagonal matrix, divide and conquer.
+    Bdsdc = 45, "bdsdc";
+    /// Eigenvalues and left and right vectors of a general matrix.
+    Geev = 46, "geev";
+    /// Q^H A Q = H, upper Hessenberg.
+    Gehrd = 47, "gehrd";
+    /// Q of gehrd as a matrix; unghr in complex arithmetic.
+    Orghr = 48, "orghr";
+    /// Eigenvectors of an upper quasi-triangular matrix, blocked.
+    Trevc3 = 49, "trevc3";
+    /// Schur form and vectors, with ordering.
+    Gees = 50, "gees";
+    /// Generalised Schur form and vectors, with ordering.
+    Gges = 51, "gges";
+    /// gesv with factors of the lower precision and refinement: dsgesv, zcgesv.
+    GesvMixed = 52, "gesv";
+    /// posv with a factor of the lower precision and refinement: dsposv, zcposv.
+    PosvMixed = 53, "posv";
 }
