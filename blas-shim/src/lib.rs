@@ -4,6 +4,7 @@
 //! crate knows nothing of CUDA or policy.
 
 mod decode;
+mod extra;
 mod generated;
 
 use core::ffi::{c_char, c_int};

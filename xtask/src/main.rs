@@ -1,2 +1,51 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: the list of the project's tasks; each lives in its own module.
+#![forbid(unsafe_code)]
+
+mod build;
+mod codegen;
+mod dist;
+mod openblas;
+mod setup;
+mod tools;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The project's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what the build and the tests need of the system, or print the list
+    Setup(setup::Args),
+    /// Prepare the static OpenBLAS that goes into the libraries
+    Openblas(openblas::Args),
+    /// Write what follows from the routine table
+    Codegen {
+        /// Write nothing; fail when a committed file is out of date
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the committed lists of exported names from the symbol lists and the prepared archive
+    Exports(openblas::exports::Args),
+    /// Build the libraries and the tool
+    Build(build::Args),
+    /// Lay out a prefix that is ready for LD_LIBRARY_PATH
+    Dist(dist::Args),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().task {
+        Task::Setup(args) => setup::run(&args),
+        Task::Openblas(args) => openblas::run(&args),
+        Task::Codegen { check } => codegen::run(&tools::workspace(), check),
+        Task::Exports(args) => openblas::exports::run(&args),
+        Task::Build(args) => build::run(&args),
+        Task::Dist(args) => dist::run(&args),
+    }
+}

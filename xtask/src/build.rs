@@ -1,0 +1,39 @@
+//! `cargo xtask build`: the prepared OpenBLAS, then the libraries and the tool, in release mode.
+
+use crate::openblas;
+use crate::tools::{loud, target_dir, workspace};
+use anyhow::Result;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Options of `cargo xtask build`.
+#[derive(clap::Args, Default)]
+pub struct Args {
+    /// Without optimisation, for debugging
+    #[arg(long)]
+    pub debug: bool,
+}
+
+/// What a prefix is made of, as cargo packages.
+const PACKAGES: [&str; 4] = ["blas-shim", "lapack-shim", "engine", "cli"];
+
+/// Builds, and prints nothing but cargo's own progress.
+pub fn run(args: &Args) -> Result<()> {
+    build(args).map(drop)
+}
+
+/// Builds, and returns the folder that holds what was built.
+pub fn build(args: &Args) -> Result<PathBuf> {
+    // Instant where the cache has it; renews it when the recipe or the routed names have changed.
+    openblas::prepare(&openblas::Args::default())?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.arg("build").current_dir(workspace());
+    if !args.debug {
+        cargo.arg("--release");
+    }
+    for package in PACKAGES {
+        cargo.args(["--package", package]);
+    }
+    loud(&mut cargo)?;
+    Ok(target_dir().join(if args.debug { "debug" } else { "release" }))
+}

@@ -1,0 +1,128 @@
+//! `cargo xtask dist`: a prefix that is ready for LD_LIBRARY_PATH.
+
+use crate::tools::{quiet, target_dir, workspace};
+use crate::{build, openblas};
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options of `cargo xtask dist`.
+#[derive(clap::Args, Default)]
+pub struct Args {
+    /// Where to lay it out
+    #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
+    pub prefix: PathBuf,
+    /// Keep the symbol tables and line numbers
+    #[arg(long)]
+    pub unstripped: bool,
+    /// Lay out a debug build
+    #[arg(long)]
+    pub debug: bool,
+}
+
+/// What cargo builds, and its place in the prefix.
+const BUILT: [(&str, &str); 4] = [
+    ("libblas_shim.so", "lib/libblas.so.3"),
+    ("liblapack_shim.so", "lib/liblapack.so.3"),
+    ("libgpu_offload.so", "lib/libgpu_offload.so.0"),
+    ("gpu-offload", "bin/gpu-offload"),
+];
+
+/// Builds, lays out and says where.
+pub fn run(args: &Args) -> Result<()> {
+    let prefix = lay_out(args)?;
+    println!("{}", prefix.display());
+    Ok(())
+}
+
+/// Builds and lays out; returns the prefix as an absolute path.
+pub fn lay_out(args: &Args) -> Result<PathBuf> {
+    let built = build::build(&build::Args { debug: args.debug })?;
+    let openblas = openblas::prepare(&openblas::Args::default())?;
+    let prefix = workspace().join(&args.prefix);
+    for folder in ["lib", "bin", "include", "share/licences"] {
+        fs::create_dir_all(prefix.join(folder))
+            .with_context(|| format!("cannot create {}", prefix.join(folder).display()))?;
+    }
+    for (from, to) in BUILT {
+        put(&built.join(from), &prefix.join(to), !args.unstripped)?;
+    }
+    let lapacke = target_dir().join("liblapacke.so.3");
+    link_lapacke(&openblas, &prefix.join("lib"), &lapacke)?;
+    put(
+        &lapacke,
+        &prefix.join("lib/liblapacke.so.3"),
+        !args.unstripped,
+    )?;
+
+    for header in fs::read_dir(openblas.join("include"))? {
+        let header = header?;
+        fs::copy(
+            header.path(),
+            prefix.join("include").join(header.file_name()),
+        )?;
+    }
+    let licences = prefix.join("share/licences");
+    for notice in ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY.md"] {
+        fs::copy(workspace().join(notice), licences.join(notice))
+            .with_context(|| format!("cannot copy {notice}"))?;
+    }
+    Ok(prefix)
+}
+
+/// Copies through a temporary name, so that a process that has the old file mapped keeps it.
+fn put(from: &Path, to: &Path, strip: bool) -> Result<()> {
+    let temporary = to.with_extension(format!("tmp{}", std::process::id()));
+    fs::copy(from, &temporary)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), temporary.display()))?;
+    if strip {
+        quiet(
+            Command::new("strip")
+                .arg("--strip-unneeded")
+                .arg(&temporary),
+        )?;
+    }
+    let mode = if to.parent().is_some_and(|parent| parent.ends_with("bin")) {
+        0o755
+    } else {
+        0o644
+    };
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(mode))?;
+    fs::rename(&temporary, to).with_context(|| format!("cannot create {}", to.display()))?;
+    Ok(())
+}
+
+/// Links liblapacke.so.3 from the static LAPACKE; what it needs of the test matrix generators comes from
+/// libtmglib.a and stays private.
+fn link_lapacke(openblas: &Path, lib: &Path, to: &Path) -> Result<()> {
+    let script = to.with_extension("map");
+    let mut text = String::from("{\n  global:\n");
+    for name in openblas::exports::listed(&[openblas::exports::LAPACKE]) {
+        text.push_str(&format!("    {name};\n"));
+    }
+    text.push_str("  local: *;\n};\n");
+    fs::write(&script, text)?;
+    quiet(
+        Command::new("cc")
+            .args([
+                "-shared",
+                "-Wl,-soname,liblapacke.so.3",
+                "-Wl,-z,defs",
+                "-Wl,-z,noexecstack",
+            ])
+            .arg("-o")
+            .arg(to)
+            .arg(format!("-Wl,--version-script={}", script.display()))
+            .arg("-Wl,--whole-archive")
+            .arg(openblas.join("lib/liblapacke.a"))
+            .arg("-Wl,--no-whole-archive")
+            .arg(openblas.join("lib/libtmglib.a"))
+            .arg(lib.join("liblapack.so.3"))
+            .arg(lib.join("libblas.so.3"))
+            .args(["-lm", "-lc"]),
+    )
+    .context("cannot link liblapacke.so.3")?;
+    Ok(())
+}

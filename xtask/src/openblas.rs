@@ -1,0 +1,177 @@
+//! `cargo xtask openblas`: prepares the static OpenBLAS that the libraries hold.
+//!
+//! The result is one folder in the user's cache, keyed by version and recipe, and the link `.openblas`
+//! in the workspace that points to it: `lib/libopenblas.a` is the archive as it came (pkg-config finds
+//! it there), `lib/libgpu_offload_{blas,lapack}.a` are its two halves with our private names, `names/`
+//! holds the lists that the build scripts read. It must not change anything outside of that cache.
+
+mod archive;
+pub mod exports;
+mod source;
+
+use crate::tools::{step, workspace};
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Options of `cargo xtask openblas`.
+#[derive(clap::Args, Default)]
+pub struct Args {
+    /// Build from this OpenBLAS source archive (.tar.gz) instead of a ready-made static library
+    #[arg(long, value_name = "TARBALL")]
+    pub source: Option<PathBuf>,
+    /// Let the crate `openblas-src` download and build the source (needs the open internet)
+    #[arg(long, conflicts_with = "source")]
+    pub download: bool,
+    /// Debian mirror to fetch the pinned package from; default: the one that apt already uses
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Prepare anew even if the cache has it
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Everything that changes the prepared folder apart from the archive itself.
+const RECIPE: [&str; 3] = [
+    include_str!("openblas.rs"),
+    include_str!("openblas/archive.rs"),
+    include_str!("openblas/source.rs"),
+];
+
+/// Prepares the archive and prints where it lies.
+pub fn run(args: &Args) -> Result<()> {
+    let dir = prepare(args)?;
+    println!("{}", dir.display());
+    Ok(())
+}
+
+/// Prepares the archive unless the workspace has it already, and returns its folder.
+pub fn prepare(args: &Args) -> Result<PathBuf> {
+    let cache = cache_dir()?;
+    fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
+    let origin = source::choose(args)?;
+    let key = key(&origin.key);
+    let dir = cache.join(format!("{}-{key}", origin.version));
+    if args.force || !dir.join("names/done").is_file() {
+        let temporary = cache.join(format!("tmp-{}-{key}", std::process::id()));
+        remove(&temporary)?;
+        fs::create_dir_all(&temporary)?;
+        let made = build(&origin, &cache, &temporary);
+        if let Err(error) = made {
+            let _ = fs::remove_dir_all(&temporary);
+            return Err(error);
+        }
+        if dir.exists() {
+            // A reader of the old folder keeps its open files; the new one appears in one step.
+            let old = cache.join(format!("old-{}-{key}", std::process::id()));
+            fs::rename(&dir, &old)?;
+            remove(&old)?;
+        }
+        if let Err(error) = fs::rename(&temporary, &dir) {
+            // Another process may have prepared the same folder meanwhile: equally good.
+            let _ = fs::remove_dir_all(&temporary);
+            if !dir.join("names/done").is_file() {
+                return Err(error).with_context(|| format!("cannot create {}", dir.display()));
+            }
+        }
+    }
+    link(&dir, &workspace().join(".openblas"))?;
+    Ok(dir)
+}
+
+fn build(origin: &source::Origin, cache: &Path, dir: &Path) -> Result<()> {
+    let (lib, names) = (dir.join("lib"), dir.join("names"));
+    fs::create_dir_all(lib.join("pkgconfig"))?;
+    fs::create_dir_all(&names)?;
+    origin.fetch(cache, dir)?;
+    archive::split(&lib, &names, dir)?;
+    // `prefix` is relative to the file, so that the folder may be moved.
+    fs::write(
+        lib.join("pkgconfig/openblas.pc"),
+        format!(
+            "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+             Name: openblas\nDescription: OpenBLAS, static, as prepared by cargo xtask openblas\n\
+             Version: {}\nLibs: -L${{libdir}} -lopenblas\nLibs.private: -lm -lpthread\n\
+             Cflags: -I${{includedir}}\n",
+            origin.version
+        ),
+    )?;
+    fs::write(names.join("version.txt"), format!("{}\n", origin.version))?;
+    fs::write(names.join("done"), "")?;
+    Ok(())
+}
+
+fn key(origin: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(origin);
+    for text in RECIPE {
+        hash.update(text);
+    }
+    for name in routines::routed_symbols() {
+        hash.update(name);
+    }
+    for list in exports::LISTS {
+        hash.update(list);
+    }
+    hash.finalize()
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// `$XDG_CACHE_HOME/gpu-offload/openblas`, by default below `~/.cache`.
+fn cache_dir() -> Result<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .context("neither XDG_CACHE_HOME nor HOME is set: no place for the prepared OpenBLAS")?;
+    Ok(base.join("gpu-offload/openblas"))
+}
+
+fn link(to: &Path, at: &Path) -> Result<()> {
+    if fs::read_link(at).is_ok_and(|old| old == to) {
+        return Ok(());
+    }
+    let temporary = at.with_extension(format!("{}", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    std::os::unix::fs::symlink(to, &temporary)
+        .and_then(|()| fs::rename(&temporary, at))
+        .with_context(|| format!("cannot link {} to {}", at.display(), to.display()))
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The hexadecimal SHA-256 of a file.
+fn sha256(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+/// Runs `step` while a spinner says `text`.
+fn with_step<T>(text: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let spinner = step(text);
+    let result = work();
+    spinner.finish_and_clear();
+    result
+}
+
+/// Runs one of binutils.
+fn binutil(name: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(name);
+    // A deterministic result whatever the machine's language and defaults are.
+    command.env("LC_ALL", "C");
+    command
+}

@@ -1,0 +1,357 @@
+//! Splits the static OpenBLAS into what goes into libblas.so.3 and what goes into liblapack.so.3.
+//!
+//! - The LAPACK half is reference LAPACK: members that need nothing of OpenBLAS's internals.
+//! - The BLAS half is everything else, OpenBLAS's own LAPACK kernels included.
+//!
+//! A symbol is renamed in the member that defines it, and only there: references keep the public name, so
+//! that they reach our entry or the program's own definition.
+
+use super::{binutil, exports, with_step};
+use crate::tools::{bar, quiet};
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Prefix of the routines that have an entry of ours in front of them.
+pub const CPU_PREFIX: &str = "gpu_offload_cpu_";
+/// Prefix of the LAPACK kernels that libblas.so.3 lends to liblapack.so.3; `v1` is the version of that
+/// agreement.
+pub const KERNEL_PREFIX: &str = "gpu_offload_v1_";
+/// Prefix of the names that the LAPACK half gets from lapack-shim's own code.
+pub const PRIVATE_PREFIX: &str = "gpu_offload_private_";
+
+/// Members that both libraries hold, as the reference libraries do; a program's own definition, or else the
+/// first library's, serves both.
+const SHARED: [&str; 3] = ["lsame_", "xerbla_", "xerbla_array_"];
+
+/// Recent BLAS routines that reference LAPACK calls but that an older libblas.so.3 lacks.
+const RECENT_BLAS: [&str; 4] = ["cgemmtr_", "dgemmtr_", "sgemmtr_", "zgemmtr_"];
+
+/// What the LAPACK half needs of libgfortran; lapack-shim has its own.
+const FORTRAN_RUNTIME: [(&str, &str); 2] = [
+    ("_gfortran_concat_string", "concat_string"),
+    ("_gfortran_etime", "etime"),
+];
+
+/// Functions of a newer glibc, and the older one that does the same for OpenBLAS (it reads decimal numbers
+/// from its variables; the newer function only adds binary ones).
+const GLIBC: [(&str, &str); 1] = [("__isoc23_strtol", "strtol")];
+
+/// What `nm` says of one archive.
+#[derive(Default)]
+pub struct Symbols {
+    /// Global definitions of each member.
+    defined: BTreeMap<String, BTreeSet<String>>,
+    /// Undefined names of each member.
+    needed: BTreeMap<String, BTreeSet<String>>,
+    /// The member that defines a name.
+    definer: BTreeMap<String, String>,
+}
+
+impl Symbols {
+    /// Reads an archive with `nm`.
+    pub fn read(archive: &Path) -> Result<Self> {
+        let text = quiet(binutil("nm").args(["-A", "-g"]).arg(archive))?;
+        let mut symbols = Self::default();
+        for line in text.lines() {
+            // "…/libopenblas.a:dgemm.o:0000000000000000 T dgemm_"
+            let mut words = line.rsplitn(3, ' ');
+            let (Some(name), Some(kind), Some(rest)) = (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let Some(member) = rest.trim_end().rsplit(':').nth(1) else {
+                continue;
+            };
+            if matches!(kind, "U" | "w" | "v") {
+                symbols
+                    .needed
+                    .entry(member.to_owned())
+                    .or_default()
+                    .insert(name.to_owned());
+            } else {
+                symbols
+                    .defined
+                    .entry(member.to_owned())
+                    .or_default()
+                    .insert(name.to_owned());
+                symbols.definer.insert(name.to_owned(), member.to_owned());
+            }
+        }
+        ensure!(
+            !symbols.definer.is_empty(),
+            "{} defines nothing",
+            archive.display()
+        );
+        Ok(symbols)
+    }
+
+    fn needs(&self, member: &str) -> impl Iterator<Item = &String> {
+        self.needed.get(member).into_iter().flatten()
+    }
+
+    /// Whether the archive defines `name`.
+    pub fn defines(&self, name: &str) -> bool {
+        self.definer.contains_key(name)
+    }
+
+    /// Every name that the archive defines.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.definer.keys()
+    }
+}
+
+/// Which member goes where.
+pub struct Halves {
+    /// Members of reference LAPACK.
+    pub lapack: BTreeSet<String>,
+    /// Names of OpenBLAS's own LAPACK kernels, with the member of each.
+    pub kernels: BTreeMap<String, String>,
+}
+
+impl Halves {
+    /// Divides the archive: a member is reference LAPACK if it defines LAPACK names and needs only LAPACK,
+    /// BLAS and the C library.
+    pub fn of(symbols: &Symbols) -> Self {
+        let blas = exports::listed(&exports::BLAS);
+        let mut lapack_names = exports::listed(&exports::LAPACK);
+        // LAPACK routines that are newer than the lists: a Fortran name alone in a member of that name.
+        let recent: BTreeSet<&str> = symbols
+            .defined
+            .iter()
+            .filter_map(|(member, names)| {
+                let stem = member.strip_suffix(".o")?;
+                let name = names.first()?.as_str();
+                let alone = names.len() == 1 && name.strip_suffix('_') == Some(stem);
+                let control = name.starts_with("openblas_") || name.starts_with("blas_");
+                (alone && !control && !blas.contains(name) && !lapack_names.contains(name))
+                    .then_some(name)
+            })
+            .collect();
+        let internal = |name: &str, lapack: &BTreeSet<&str>| {
+            symbols.defines(name)
+                && !blas.contains(name)
+                && !lapack.contains(name)
+                && !RECENT_BLAS.contains(&name)
+        };
+        // A newer routine may call others: take all, then drop those that need internals until none does.
+        let mut accepted = recent;
+        loop {
+            let all: BTreeSet<&str> = lapack_names.union(&accepted).copied().collect();
+            let kept: BTreeSet<&str> = accepted
+                .iter()
+                .copied()
+                .filter(|name| {
+                    !RECENT_BLAS.contains(name)
+                        && symbols
+                            .needs(&symbols.definer[*name])
+                            .all(|needed| !internal(needed, &all))
+                })
+                .collect();
+            if kept == accepted {
+                break;
+            }
+            accepted = kept;
+        }
+        lapack_names.extend(accepted);
+
+        let (mut lapack, mut kernels) = (BTreeSet::new(), BTreeMap::new());
+        for name in &lapack_names {
+            let Some(member) = symbols.definer.get(*name) else {
+                continue;
+            };
+            if symbols
+                .needs(member)
+                .any(|needed| internal(needed, &lapack_names))
+            {
+                kernels.insert((*name).to_owned(), member.clone());
+            } else {
+                lapack.insert(member.clone());
+            }
+        }
+        Self { lapack, kernels }
+    }
+
+    /// The LAPACK names that the LAPACK half defines.
+    pub fn lapack_names(&self, symbols: &Symbols) -> BTreeSet<String> {
+        self.lapack
+            .iter()
+            .flat_map(|member| &symbols.defined[member])
+            .cloned()
+            .collect()
+    }
+}
+
+/// Makes the two halves in `lib` from `lib/libopenblas.a`, and their lists in `names`.
+pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
+    let archive = lib.join("libopenblas.a");
+    let symbols = with_step("Reading OpenBLAS's symbols", || Symbols::read(&archive))?;
+    let halves = Halves::of(&symbols);
+    exports::check(&symbols, &halves)?;
+    let objects = scratch.join("objects");
+    fs::create_dir_all(&objects)?;
+    with_step("Unpacking OpenBLAS's objects", || {
+        quiet(binutil("ar").arg("x").arg(&archive).current_dir(&objects))
+    })?;
+    let unpacked = fs::read_dir(&objects)?.count();
+    let members: BTreeSet<&String> = symbols
+        .defined
+        .keys()
+        .chain(symbols.needed.keys())
+        .collect();
+    ensure!(
+        unpacked >= members.len(),
+        "OpenBLAS's archive holds several members of one name ({unpacked} files of {} members)",
+        members.len()
+    );
+
+    let routed: Vec<String> = routines::routed_symbols()
+        .into_iter()
+        .filter(|name| !halves.kernels.contains_key(name))
+        .filter(|name| {
+            symbols
+                .definer
+                .get(name)
+                .is_none_or(|member| !halves.lapack.contains(member))
+        })
+        .collect();
+    let blas_members: BTreeSet<&String> = members
+        .into_iter()
+        .filter(|member| {
+            !halves.lapack.contains(*member)
+                || symbols
+                    .defined
+                    .get(*member)
+                    .is_some_and(|names| SHARED.iter().any(|name| names.contains(*name)))
+        })
+        .collect();
+    rename_blas(&symbols, &halves, &routed, &blas_members, &objects)?;
+    let spinner = crate::tools::step("Writing the two halves");
+    pack(
+        &objects,
+        blas_members.into_iter(),
+        &lib.join("libgpu_offload_blas.a"),
+    )?;
+
+    rename_lapack(&symbols, &halves, &objects)?;
+    pack(
+        &objects,
+        halves.lapack.iter(),
+        &lib.join("libgpu_offload_lapack.a"),
+    )?;
+    spinner.finish_and_clear();
+
+    let write = |file: &str, list: &mut dyn Iterator<Item = &str>| -> Result<()> {
+        let text: String = list.map(|name| format!("{name}\n")).collect();
+        fs::write(names.join(file), text).with_context(|| format!("cannot write names/{file}"))
+    };
+    write(
+        "routed.txt",
+        &mut routines::routed_symbols().iter().map(String::as_str),
+    )?;
+    write(
+        "kernels.txt",
+        &mut halves.kernels.keys().map(String::as_str),
+    )?;
+    write("recent-blas.txt", &mut RECENT_BLAS.into_iter())?;
+    for scrap in ["objects", "apt", "unpacked", "installed"] {
+        let _ = fs::remove_dir_all(scratch.join(scrap));
+    }
+    Ok(())
+}
+
+fn rename_blas(
+    symbols: &Symbols,
+    halves: &Halves,
+    routed: &[String],
+    members: &BTreeSet<&String>,
+    objects: &Path,
+) -> Result<()> {
+    // member -> its renames
+    let mut plan: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
+    for name in routed {
+        let member = symbols
+            .definer
+            .get(name)
+            .with_context(|| format!("the archive does not define the routed name {name}"))?;
+        plan.entry(member)
+            .or_default()
+            .push((name.clone(), format!("{CPU_PREFIX}{name}")));
+    }
+    for (name, member) in &halves.kernels {
+        plan.entry(member)
+            .or_default()
+            .push((name.clone(), format!("{KERNEL_PREFIX}{name}")));
+    }
+    // A kernel's public name is liblapack's: nothing in libblas may need it.
+    for member in members {
+        for needed in symbols.needs(member) {
+            ensure!(
+                halves
+                    .kernels
+                    .get(needed)
+                    .is_none_or(|definer| definer == *member),
+                "{member} of the BLAS half calls {needed}, which liblapack.so.3 defines"
+            );
+            if let Some((_, old)) = GLIBC.iter().find(|(new, _)| new == needed) {
+                plan.entry(member)
+                    .or_default()
+                    .push((needed.clone(), (*old).to_owned()));
+            }
+        }
+    }
+    let progress = bar("Renaming", plan.len() as u64);
+    for (member, renames) in plan {
+        let mut objcopy = binutil("objcopy");
+        for (from, to) in renames {
+            objcopy.arg(format!("--redefine-sym={from}={to}"));
+        }
+        quiet(objcopy.arg(objects.join(member)))?;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn rename_lapack(symbols: &Symbols, halves: &Halves, objects: &Path) -> Result<()> {
+    let private = |name: &str| -> Option<String> {
+        let runtime = FORTRAN_RUNTIME.iter().find(|(theirs, _)| *theirs == name);
+        let recent = RECENT_BLAS.contains(&name).then_some(name);
+        let suffix = runtime.map(|(_, ours)| *ours).or(recent)?;
+        Some(format!("{PRIVATE_PREFIX}{suffix}"))
+    };
+    for member in &halves.lapack {
+        let renames: Vec<String> = symbols
+            .needs(member)
+            .filter_map(|name| Some(format!("--redefine-sym={name}={}", private(name)?)))
+            .collect();
+        if !renames.is_empty() {
+            quiet(binutil("objcopy").args(renames).arg(objects.join(member)))?;
+        }
+        for needed in symbols.needs(member) {
+            ensure!(
+                !needed.starts_with("_gfortran_") || private(needed).is_some(),
+                "{member} needs {needed} of libgfortran, for which lapack-shim has no replacement"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn pack<'a>(
+    objects: &Path,
+    members: impl Iterator<Item = &'a String>,
+    archive: &Path,
+) -> Result<()> {
+    let list: String = members.map(|member| format!("{member}\n")).collect();
+    fs::write(objects.join("members.list"), list)?;
+    quiet(
+        binutil("ar")
+            .arg("rcsD")
+            .arg(archive)
+            .arg("@members.list")
+            .current_dir(objects),
+    )?;
+    Ok(())
+}

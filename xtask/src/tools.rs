@@ -1,0 +1,88 @@
+//! Small helpers of all tasks: where the workspace is, how a command is run, how progress is shown.
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The folder of the workspace's `Cargo.toml`.
+pub fn workspace() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Where cargo puts what it builds.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+}
+
+/// Runs a command quietly; its output appears only in the error.
+pub fn quiet(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", show(command)))?;
+    if !output.status.success() {
+        bail!(
+            "{} failed ({})\n{}{}",
+            show(command),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a command whose output the user sees.
+pub fn loud(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {}", show(command)))?;
+    if !status.success() {
+        bail!("{} failed ({status})", show(command));
+    }
+    Ok(())
+}
+
+fn show(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args().take(4) {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    if command.get_args().len() > 4 {
+        text.push_str(" …");
+    }
+    text
+}
+
+/// Whether a program of this name is on the search path.
+pub fn has_program(name: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
+}
+
+/// A line with a spinner for a step of unknown length; it is removed when dropped.
+pub fn step(text: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(text.to_owned());
+    if bar.is_hidden() {
+        // Not a terminal (a log, CI): one plain line instead of the spinner.
+        eprintln!("{text}");
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// A bar for a step of known length.
+pub fn bar(text: &str, len: u64) -> ProgressBar {
+    let bar = ProgressBar::new(len).with_message(text.to_owned());
+    if bar.is_hidden() {
+        eprintln!("{text}");
+    }
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
