@@ -666,7 +666,8 @@ const SYTRF: Flops = Flops {
 const SYTRS: Flops = POTRS;
 
 /// Making a reflector of length l takes 2 l + 4 multiplications and l + 1 additions, applying it to
-/// a vector 2 l + 1 and 2 l; this holds for every count of LAWN 41 with reflectors.
+/// v vectors from the left (2 l + 1) v and 2 l v, from the right 2 l v + l and 2 l v (the reflector is
+/// scaled by tau there, not the products): so LAWN 41 counts.
 const GEQRF: Flops = Flops {
     multiplications: &[
         Term(1.0, &[Max, Min, Min]),
@@ -684,16 +685,14 @@ const GEQRF: Flops = Flops {
         Term(5.0 / 6.0, &[Min]),
     ],
 };
-/// geqrf of the transpose, with LAWN 41's additions. LAWN 41's multiplications for gelqf differ from
-/// the loop's in the quadratic terms.
 const GELQF: Flops = Flops {
     multiplications: &[
         Term(1.0, &[Max, Min, Min]),
         Term(-1.0 / 3.0, &[Min, Min, Min]),
         Term(1.0, &[M, N]),
-        Term(1.0, &[M, Min]),
+        Term(1.0, &[N, Min]),
         Term(-0.5, &[Min, Min]),
-        Term(23.0 / 6.0, &[Min]),
+        Term(29.0 / 6.0, &[Min]),
     ],
     additions: &[
         Term(1.0, &[Max, Min, Min]),
@@ -752,8 +751,8 @@ const ORGQR: Flops = Flops {
         Term(1.0 / 3.0, &[K]),
     ],
 };
-/// LAWN 41 for the left side; the right side is its mirror image (LAWN 41 differs there in the
-/// quadratic terms).
+/// LAWN 41 for the left side; for the right its mirror image, k (m - n + (k - 1) / 2) multiplications
+/// more than LAWN 41's: a row has one polynomial.
 const ORMQR: Flops = Flops {
     multiplications: &[
         Term(2.0, &[M, N, K]),
