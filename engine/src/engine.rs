@@ -1,0 +1,546 @@
+//! One call from the door to its result: decide, run on the GPU, or hand to the CPU; and what is
+//! remembered between calls.
+//!
+//! Nothing here holds a lock while anything is computed, and nothing leaves as a panic. Must not know
+//! symbol names, CUDA, or how the shim calls OpenBLAS.
+
+use crate::config::{Mode, Settings};
+use crate::decode::decode;
+use crate::log::{CallRecord, Log, ProcessState};
+use crate::os;
+use crate::start::{Device, Start, StartFailure, State};
+use call::{Call, Failure, Timing};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use cost_model::{
+    CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, Prediction, Profile, Reason, Route, Situation,
+    decide, threshold_work,
+};
+use engine_abi::{HostTable, OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall};
+use routines::{Op, Precision, Shape};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long anyone waits for a start at most. A start takes about a second (H200, driver 580,
+/// 2026-12-01); a hundred times that is a driver that hangs, and hanging with it helps nobody.
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// GPU errors in a row after which the GPU is left alone: one may be a passing trouble (another
+/// process), three without a success between them are a broken device or driver.
+const MAX_ERRORS_IN_A_ROW: u32 = 3;
+
+/// Starts the device; a mock in tests.
+pub trait Starter: Send + Sync {
+    /// Makes a device ready. Runs on a thread of its own, once in a process.
+    ///
+    /// # Errors
+    /// If there is none that can be used.
+    fn start(&self, setup: &Setup) -> Result<Device, StartFailure>;
+}
+
+/// What an engine is made from; a forked child makes its own from the same.
+pub struct Setup {
+    /// What the user wants.
+    pub settings: Settings,
+    /// This machine, without GPU.
+    pub fingerprint: Fingerprint,
+    /// Threads of the CPU library when the engine was made.
+    pub cpu_threads: u32,
+    /// A profile made for this CPU, and its path.
+    pub profile: Option<(Profile, String)>,
+    /// Starts the device.
+    pub starter: Box<dyn Starter>,
+}
+
+/// The engine of one process.
+pub struct Engine {
+    owner_pid: i32,
+    setup: Arc<Setup>,
+    /// Judges calls before the GPU is known.
+    prior: Profile,
+    start: Start,
+    log: Log,
+    log_complaint: Option<String>,
+    /// Predicted time of the calls that are on the GPU now.
+    in_flight_ns: AtomicU64,
+    /// Predicted savings that were missed because the GPU was not started.
+    missed_ns: AtomicU64,
+    errors_in_a_row: AtomicU32,
+    errors_told: AtomicU32,
+    /// Work at or below which calls stay away, in the order of [`Precision::ALL`].
+    thresholds: [AtomicU64; 4],
+}
+
+thread_local! {
+    /// This thread is inside the GPU path; calls nested in it go to the CPU. Const and without a
+    /// destructor, so that reading it runs no initialiser.
+    static ON_GPU_PATH: Cell<bool> = const { Cell::new(false) };
+}
+
+struct OnGpuPath;
+
+impl OnGpuPath {
+    fn enter() -> Self {
+        ON_GPU_PATH.set(true);
+        Self
+    }
+}
+
+impl Drop for OnGpuPath {
+    fn drop(&mut self) {
+        ON_GPU_PATH.set(false);
+    }
+}
+
+/// Counts a call into the queue while it is on the GPU.
+struct InFlight<'a> {
+    queue_ns: &'a AtomicU64,
+    own_ns: u64,
+}
+
+impl<'a> InFlight<'a> {
+    fn new(queue_ns: &'a AtomicU64, busy_s: f64) -> Self {
+        let own_ns = nanoseconds(busy_s);
+        queue_ns.fetch_add(own_ns, Ordering::Relaxed);
+        Self { queue_ns, own_ns }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.queue_ns.fetch_sub(self.own_ns, Ordering::Relaxed);
+    }
+}
+
+/// Where one call goes.
+struct Plan<'a> {
+    /// The device, for a call that goes there.
+    device: Option<&'a Device>,
+    reason: &'static str,
+    detail: Option<String>,
+    prediction: Prediction,
+}
+
+impl<'a> Plan<'a> {
+    fn cpu(reason: &'static str, detail: Option<String>) -> Self {
+        Self {
+            device: None,
+            reason,
+            detail,
+            prediction: Prediction::default(),
+        }
+    }
+
+    fn forced(device: &'a Device) -> Self {
+        Self {
+            device: Some(device),
+            reason: "forced",
+            detail: None,
+            prediction: Prediction::default(),
+        }
+    }
+
+    fn decided(device: &'a Device, decision: &cost_model::Decision) -> Self {
+        Self {
+            device: (decision.route == Route::Gpu).then_some(device),
+            reason: decision.reason.name(),
+            detail: None,
+            prediction: decision.prediction,
+        }
+    }
+}
+
+/// Flops of one unit of work, as the door counts them.
+fn flops_per_work(precision: Precision) -> f64 {
+    if precision.is_complex() { 8.0 } else { 2.0 }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    // A saturating cast; predictions are finite and not negative.
+    (seconds * 1e9) as u64
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+impl Engine {
+    /// An engine for this process.
+    pub fn new(setup: Arc<Setup>) -> Self {
+        let settings = &setup.settings;
+        let (log, log_complaint) = Log::open(settings.log_level(), settings.log_file.as_deref());
+        let prior = setup.profile.as_ref().map_or_else(
+            || {
+                let cpu = CpuFacts {
+                    threads: setup.cpu_threads,
+                };
+                Profile::prior(setup.fingerprint.clone(), &cpu)
+            },
+            |(profile, _)| profile.clone(),
+        );
+        let engine = Self {
+            owner_pid: os::pid(),
+            prior,
+            start: Start::default(),
+            log,
+            log_complaint,
+            in_flight_ns: AtomicU64::new(0),
+            missed_ns: AtomicU64::new(0),
+            errors_in_a_row: AtomicU32::new(0),
+            errors_told: AtomicU32::new(0),
+            thresholds: Precision::ALL.map(|_| AtomicU64::new(DEFAULT_THRESHOLD_WORK)),
+            setup: setup.clone(),
+        };
+        engine.set_thresholds(setup.profile.as_ref().map(|(profile, _)| profile));
+        engine
+    }
+
+    /// An engine for a forked child, whose parent's is `self`. Takes no lock of the parent's.
+    pub fn for_child(&self) -> Self {
+        Self::new(self.setup.clone())
+    }
+
+    /// The process that made the engine.
+    pub fn owner_pid(&self) -> i32 {
+        self.owner_pid
+    }
+
+    /// True from the instant before anything of CUDA is loaded.
+    pub fn has_begun(&self) -> bool {
+        self.start.has_begun()
+    }
+
+    /// A line for the user about the log, if it cannot be written.
+    pub fn log_complaint(&self) -> Option<&str> {
+        self.log_complaint.as_deref()
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Thresholds that follow from the settings and, where it is known, a profile.
+    fn set_thresholds(&self, profile: Option<&Profile>) {
+        let settings = &self.setup.settings;
+        for (precision, word) in Precision::ALL.into_iter().zip(&self.thresholds) {
+            let work = match (settings.mode, settings.threshold_flops, profile) {
+                (Mode::Off, _, _) => u64::MAX,
+                (_, Some(flops), _) => (flops / flops_per_work(precision)) as u64,
+                (Mode::Auto | Mode::Deterministic, None, Some(profile)) => {
+                    threshold_work(profile, precision, settings.level)
+                }
+                _ => DEFAULT_THRESHOLD_WORK,
+            };
+            word.store(work, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing goes to the GPU any more: calls need not come here, unless each is to be logged.
+    fn close_gate(&self) {
+        if self.setup.settings.mode != Mode::Force && !self.log.wants_calls() {
+            for word in &self.thresholds {
+                word.store(u64::MAX, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells a shim the thresholds in force. Four stores: cheaper than remembering who knows them.
+    pub fn publish(&self, host: &HostTable) {
+        for (precision, word) in Precision::ALL.into_iter().zip(&self.thresholds) {
+            let work = word.load(Ordering::Relaxed);
+            (host.set_threshold)(Op::Gemm as u32, u32::from(precision as u8), work);
+        }
+    }
+
+    /// Runs one call; returns an outcome of the engine ABI. Never unwinds.
+    ///
+    /// # Safety
+    /// As for `EngineTable::route`: `raw` is a call in progress whose operands, host and CPU routine
+    /// are valid until this returns.
+    pub unsafe fn route(&'static self, raw: &RoutedCall) -> u32 {
+        if self.setup.settings.mode == Mode::Off || ON_GPU_PATH.get() {
+            return OUTCOME_UNTOUCHED;
+        }
+        // Known outside the closure: after a panic the CPU must not run a call that is done.
+        let outcome = Cell::new(OUTCOME_UNTOUCHED);
+        // SAFETY: forwarded. A panic leaves counters behind at worst, which are atomic.
+        let _ = catch_unwind(AssertUnwindSafe(|| unsafe { self.run(raw, &outcome) }));
+        outcome.get()
+    }
+
+    /// # Safety
+    /// As for [`Engine::route`].
+    unsafe fn run(&'static self, raw: &RoutedCall, outcome: &Cell<u32>) {
+        // SAFETY: null or the shim's table, alive during the call.
+        let host = unsafe { raw.host.as_ref() };
+        let mut cpu_threads = self.setup.cpu_threads;
+        if let Some(host) = host {
+            self.publish(host);
+            cpu_threads = u32::try_from((host.cpu_threads)()).unwrap_or(cpu_threads);
+        }
+        // SAFETY: the operands are those of a call in progress.
+        let Some(mut call) = (unsafe { decode(raw) }) else {
+            return;
+        };
+        let shape = call.shape();
+        let mut plan = self.plan(&shape, cpu_threads);
+        let began = Instant::now();
+        if let Some(device) = plan.device {
+            match self.on_gpu(device, &mut call, &plan.prediction) {
+                Ok(timing) => {
+                    outcome.set(OUTCOME_DONE);
+                    if self.log.wants_calls() {
+                        let mut record = self.record(raw, &shape, &plan, cpu_threads);
+                        record.route = "gpu";
+                        record.seconds = began.elapsed().as_secs_f64();
+                        record.set_timing(&timing);
+                        self.log.call(&record);
+                    }
+                    return;
+                }
+                Err(failure) => {
+                    self.note_failure(&failure);
+                    plan.reason = "failed-on-gpu";
+                    plan.detail = Some(failure.to_string());
+                }
+            }
+        }
+        if !self.log.wants_calls() {
+            // The shim jumps to OpenBLAS: no frame of ours is on its stack.
+            return;
+        }
+        let began = Instant::now();
+        // SAFETY: the shim's own callback and frame, called once, on the caller's thread. The views
+        // in `call` are not used again.
+        unsafe { (raw.cpu)(raw.frame) };
+        outcome.set(OUTCOME_DONE);
+        let mut record = self.record(raw, &shape, &plan, cpu_threads);
+        record.seconds = began.elapsed().as_secs_f64();
+        self.log.call(&record);
+    }
+
+    fn record(
+        &self,
+        raw: &RoutedCall,
+        shape: &Shape,
+        plan: &Plan<'_>,
+        cpu_threads: u32,
+    ) -> CallRecord {
+        let letter = |l: u8| match l {
+            b'N' => "N",
+            b'T' => "T",
+            _ => "C",
+        };
+        CallRecord {
+            routine: format!("{}{}", shape.precision.letter(), shape.op.name()),
+            transa: letter(raw.transa),
+            transb: letter(raw.transb),
+            m: shape.m,
+            n: shape.n,
+            k: shape.k,
+            beta_zero: shape.beta_zero,
+            route: "cpu",
+            reason: plan.reason,
+            detail: plan.detail.clone(),
+            level: self.setup.settings.level.get(),
+            cpu_threads,
+            predicted_cpu_s: plan.prediction.cpu_s,
+            predicted_gpu_s: plan.prediction.gpu_s(),
+            startup_s: plan.prediction.startup_s,
+            queue_s: plan.prediction.queue_s,
+            seconds: 0.0,
+            bytes_in: 0,
+            bytes_out: 0,
+            upload_s: 0.0,
+            compute_s: 0.0,
+            download_s: 0.0,
+        }
+    }
+
+    /// Where the call goes, after whatever waiting is worth its while.
+    fn plan(&'static self, shape: &Shape, cpu_threads: u32) -> Plan<'static> {
+        let settings = &self.setup.settings;
+        if settings.mode != Mode::Auto {
+            if matches!(self.start.state(), State::NotStarted | State::Starting(_)) {
+                self.begin();
+                self.start.wait(START_LIMIT);
+            }
+            return match self.start.state() {
+                State::Ready(device) if settings.mode == Mode::Force => Plan::forced(device),
+                State::Ready(device) => {
+                    // Nothing but the call counts, so that each run decides alike.
+                    let situation = Situation {
+                        cpu_threads,
+                        ..Situation::default()
+                    };
+                    Plan::decided(
+                        device,
+                        &decide(&device.profile, shape, &situation, settings.level),
+                    )
+                }
+                State::Unusable(why) => Plan::cpu("gpu-unavailable", Some(why.to_owned())),
+                State::NotStarted | State::Starting(_) => Plan::cpu(
+                    "gpu-unavailable",
+                    Some(format!("not ready after {} s", START_LIMIT.as_secs())),
+                ),
+            };
+        }
+        match self.start.state() {
+            State::Ready(device) => self.plan_ready(device, shape, cpu_threads),
+            State::Unusable(why) => Plan::cpu("gpu-unavailable", Some(why.to_owned())),
+            State::NotStarted => self.plan_cold(shape, cpu_threads, None),
+            State::Starting(since) => self.plan_cold(shape, cpu_threads, Some(since)),
+        }
+    }
+
+    fn plan_ready(
+        &self,
+        device: &'static Device,
+        shape: &Shape,
+        cpu_threads: u32,
+    ) -> Plan<'static> {
+        let situation = Situation {
+            cpu_threads,
+            queue_s: seconds(self.in_flight_ns.load(Ordering::Relaxed)),
+            ..Situation::default()
+        };
+        let level = self.setup.settings.level;
+        Plan::decided(device, &decide(&device.profile, shape, &situation, level))
+    }
+
+    /// The GPU is not ready: what remains of its start is a term of the prediction.
+    fn plan_cold(
+        &'static self,
+        shape: &Shape,
+        cpu_threads: u32,
+        since: Option<Duration>,
+    ) -> Plan<'static> {
+        let level = self.setup.settings.level;
+        let start_s = self.prior.overheads().start_s;
+        let startup_s = since.map_or(start_s, |since| {
+            // A start that is late already: a tenth of what it has taken is the guess.
+            (start_s - since.as_secs_f64()).max(0.1 * since.as_secs_f64())
+        });
+        let situation = Situation {
+            cpu_threads,
+            startup_s,
+            ..Situation::default()
+        };
+        let decision = decide(&self.prior, shape, &situation, level);
+        if decision.route == Route::Gpu {
+            self.begin();
+            // To the point where even an immediate start would not pay any more: the call then takes
+            // twice the CPU's time at worst.
+            let worth_s = decision.prediction.cpu_s - decision.prediction.busy_s();
+            self.start.wait(Duration::from_secs_f64(
+                worth_s.clamp(0.0, START_LIMIT.as_secs_f64()),
+            ));
+            return match self.start.state() {
+                State::Ready(device) => self.plan_ready(device, shape, cpu_threads),
+                State::Unusable(why) => Plan::cpu("gpu-unavailable", Some(why.to_owned())),
+                State::NotStarted | State::Starting(_) => Plan {
+                    device: None,
+                    reason: Reason::StartupTooLong.name(),
+                    detail: None,
+                    prediction: decision.prediction,
+                },
+            };
+        }
+        if decision.reason == Reason::StartupTooLong {
+            let saving_ns = nanoseconds(decision.prediction.saving_s());
+            let missed_ns = self.missed_ns.fetch_add(saving_ns, Ordering::Relaxed) + saving_ns;
+            if seconds(missed_ns) >= start_s * level.patience() {
+                self.begin();
+            }
+        }
+        Plan {
+            device: None,
+            reason: decision.reason.name(),
+            detail: None,
+            prediction: decision.prediction,
+        }
+    }
+
+    /// Starts the GPU in the background unless that was done.
+    fn begin(&'static self) {
+        self.start.begin(
+            || self.setup.starter.start(&self.setup),
+            |took_s, outcome| match outcome {
+                Ok(device) => {
+                    self.set_thresholds(Some(&device.profile));
+                    device.complaints.iter().for_each(|line| os::complain(line));
+                    self.log
+                        .started(took_s, &device.name, &device.profile_source);
+                }
+                Err(failure) => {
+                    self.close_gate();
+                    // Who forces the GPU wants to hear that there is none.
+                    if !failure.quiet || self.setup.settings.mode == Mode::Force {
+                        os::complain(&format!("{}; every call runs on the CPU", failure.line));
+                    }
+                    self.log.start_failed(&failure.line);
+                }
+            },
+        );
+    }
+
+    fn on_gpu(
+        &self,
+        device: &Device,
+        call: &mut Call<'_>,
+        prediction: &Prediction,
+    ) -> Result<Timing, Failure> {
+        let _path = OnGpuPath::enter();
+        let _queue = InFlight::new(&self.in_flight_ns, prediction.busy_s());
+        let run = || device.backend.compute(call)?.commit(call);
+        // A panic inside is one more failure; `Ready`'s contract covers what commit left behind.
+        let timing = catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|_| Err(Failure::Device("the GPU path failed inside".to_owned())))?;
+        self.errors_in_a_row.store(0, Ordering::Relaxed);
+        Ok(timing)
+    }
+
+    fn note_failure(&self, failure: &Failure) {
+        let give_up = match failure {
+            // The call's own matter, or memory that others hold: the next call may fare better.
+            Failure::Unsupported(_) | Failure::OutOfMemory { .. } | Failure::Overlap => return,
+            Failure::Device(what) => {
+                let errors = self.errors_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+                (errors >= MAX_ERRORS_IN_A_ROW)
+                    .then(|| format!("GPU error {errors} times in a row, last: {what}"))
+            }
+            Failure::Lost(_) => Some(failure.to_string()),
+        };
+        match give_up {
+            Some(why) => {
+                if self.start.lose(why.clone()) {
+                    self.close_gate();
+                    os::complain(&format!("{why}; every call runs on the CPU from now on"));
+                }
+            }
+            None => {
+                if self.errors_told.swap(1, Ordering::Relaxed) == 0 {
+                    os::complain(&format!("{failure}; the call ran on the CPU"));
+                }
+            }
+        }
+    }
+
+    /// The end of the process: prints the summary if the user asked for one.
+    pub fn finish(&self) {
+        let gpu = match self.start.state() {
+            State::NotStarted => "not started".to_owned(),
+            State::Starting(since) => format!("starting since {:.1} s", since.as_secs_f64()),
+            State::Ready(device) => device.name.clone(),
+            State::Unusable(why) => format!("not used: {why}"),
+        };
+        let settings = &self.setup.settings;
+        self.log.finish(&ProcessState {
+            mode: settings.mode.name(),
+            level: settings.level.get(),
+            gpu,
+        });
+    }
+}
