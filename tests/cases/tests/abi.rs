@@ -1,0 +1,321 @@
+//! The C ABI as programs meet it: names, versions, link, complex and float functions, missing string
+//! lengths (cases F3, F5, F6). CPU route.
+
+use cases::{Program, baseline, compile_with, exported_names, names_in, ours, scratch, workspace};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn symbol_list(name: &str) -> Vec<String> {
+    names_in(&workspace().join("tests/cases/data/symbols").join(name))
+}
+
+/// `__xerbla` is an internal leftover of OpenBLAS's build, in no header and called by no program.
+const NOT_WANTED: &[&str] = &["__xerbla"];
+
+/// Prefix of the names that our own libraries call in each other.
+const PRIVATE_PREFIX: &str = "gpu_offload_v1_";
+
+#[track_caller]
+fn nothing_missing(library: &str, lists: &[&str]) {
+    let exported: BTreeSet<String> = exported_names(&ours().join(library)).into_iter().collect();
+    for list in lists {
+        let names = symbol_list(list);
+        assert!(names.len() > 100, "{list} is no list of names");
+        let missing: Vec<&String> = names
+            .iter()
+            .filter(|n| !NOT_WANTED.contains(&n.as_str()) && !exported.contains(*n))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "{library} lacks {} names of {list}: {missing:?}",
+            missing.len()
+        );
+    }
+}
+
+#[test]
+fn libblas_exports_every_listed_name() {
+    nothing_missing(
+        "libblas.so.3",
+        &["ref-libblas.so.3.txt", "openblas-libblas.so.3.txt"],
+    );
+}
+
+#[test]
+fn liblapack_exports_every_listed_name() {
+    nothing_missing(
+        "liblapack.so.3",
+        &["ref-liblapack.so.3.txt", "openblas-liblapack.so.3.txt"],
+    );
+}
+
+#[test]
+fn liblapacke_exports_every_listed_name() {
+    nothing_missing("liblapacke.so.3", &["ref-liblapacke.so.3.txt"]);
+}
+
+#[track_caller]
+fn exactly_the_committed_list(library: &str, list: PathBuf) {
+    let exported: BTreeSet<String> = exported_names(&ours().join(library)).into_iter().collect();
+    let wanted: BTreeSet<String> = names_in(&list).into_iter().collect();
+    let missing: Vec<_> = wanted.difference(&exported).collect();
+    let extra: Vec<_> = exported
+        .difference(&wanted)
+        .filter(|name| !name.starts_with(PRIVATE_PREFIX))
+        .collect();
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "{library} against {}: missing {missing:?}, extra {extra:?}",
+        list.display()
+    );
+}
+
+#[test]
+fn libblas_exports_the_committed_list_and_nothing_else() {
+    exactly_the_committed_list("libblas.so.3", workspace().join("blas-shim/exports.txt"));
+}
+
+#[test]
+fn liblapack_exports_the_committed_list_and_nothing_else() {
+    exactly_the_committed_list(
+        "liblapack.so.3",
+        workspace().join("lapack-shim/exports.txt"),
+    );
+}
+
+/// The newest glibc whose symbol versions a library may need: Ubuntu 22.04 has 2.35.
+const NEWEST_GLIBC: (u32, u32) = (2, 35);
+
+#[test]
+fn every_library_loads_on_glibc_2_35_and_needs_only_the_c_runtime() {
+    // liblapack needs libblas as every LAPACK does.
+    const ALLOWED: &[&str] = &[
+        "libc.so.6",
+        "libm.so.6",
+        "libgcc_s.so.1",
+        "ld-linux-x86-64.so.2",
+        "libpthread.so.0",
+        "libdl.so.2",
+        "libblas.so.3",
+        "liblapack.so.3",
+    ];
+    for library in [
+        "libblas.so.3",
+        "liblapack.so.3",
+        "liblapacke.so.3",
+        "libgpu_offload.so.0",
+    ] {
+        let path = ours().join(library);
+        let out = Command::new("readelf")
+            .args(["-dVW"])
+            .arg(&path)
+            .output()
+            .expect("readelf");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(
+            out.status.success() && text.contains("SONAME"),
+            "readelf refused {library}"
+        );
+        assert!(
+            text.contains(&format!("soname: [{library}]")),
+            "{library} has another SONAME"
+        );
+        for needed in text.lines().filter(|line| line.contains("(NEEDED)")) {
+            let name = needed.split(['[', ']']).nth(1).unwrap_or_default();
+            assert!(ALLOWED.contains(&name), "{library} needs {name}");
+        }
+        let mut newest = (0, 0);
+        for word in text.split_whitespace() {
+            let Some(version) = word.strip_prefix("GLIBC_") else {
+                continue;
+            };
+            let mut parts = version.split('.').map_while(|p| p.parse::<u32>().ok());
+            newest = newest.max((parts.next().unwrap_or(0), parts.next().unwrap_or(0)));
+        }
+        assert!(
+            newest >= (2, 2),
+            "no glibc version found in {library}: the check is blind"
+        );
+        assert!(
+            newest <= NEWEST_GLIBC,
+            "{library} needs glibc {}.{}",
+            newest.0,
+            newest.1
+        );
+        // Without a stack that must be executable.
+        let headers = Command::new("readelf")
+            .args(["-lW"])
+            .arg(&path)
+            .output()
+            .expect("readelf");
+        let headers = String::from_utf8_lossy(&headers.stdout).into_owned();
+        let stack = headers
+            .lines()
+            .find(|l| l.contains("GNU_STACK"))
+            .expect("GNU_STACK header");
+        assert!(
+            !stack.contains("RWE"),
+            "{library} wants an executable stack"
+        );
+    }
+}
+
+/// A program that takes the address of every name of the given lists.
+fn program_of(names: &BTreeSet<String>) -> String {
+    use std::fmt::Write;
+    let mut text = String::from("#include <stddef.h>\n");
+    for name in names {
+        writeln!(text, "extern char {name}[];").expect("write to a string");
+    }
+    text.push_str("char *volatile all[] = {\n");
+    for name in names {
+        writeln!(text, "    {name},").expect("write to a string");
+    }
+    text.push_str(
+        "};\nint main(void)\n{\n    for (size_t i = 0; i < sizeof all / sizeof *all; i++)\n",
+    );
+    text.push_str("        if (!all[i]) return 1;\n    return 0;\n}\n");
+    text
+}
+
+/// Names that case F3 asks for beside the lists.
+const AUXILIARY: &[&str] = &[
+    "dlamc1_",
+    "dlamc2_",
+    "dlamc3_",
+    "dlamc4_",
+    "dlamc5_",
+    "slamc1_",
+    "slamc2_",
+    "slamc3_",
+    "slamc4_",
+    "slamc5_",
+    "lsame_",
+    "lsamen_",
+    "second_",
+    "dsecnd_",
+    "ilaver_",
+    "dcabs1_",
+    "scabs1_",
+    "sgeqpf_",
+    "dgeqpf_",
+    "cgeqpf_",
+    "zgeqpf_",
+    "dgegs_",
+    "dgegv_",
+    "dgelsx_",
+    "dggsvd_",
+    "dggsvp_",
+    "dlatzm_",
+    "dtzrqf_",
+    "dlahrd_",
+    "sgemmtr_",
+    "dgemmtr_",
+    "cgemmtr_",
+    "zgemmtr_",
+    "cblas_sgemmtr",
+    "cblas_dgemmtr",
+    "cblas_cgemmtr",
+    "cblas_zgemmtr",
+    "sgedmd_",
+    "dgedmd_",
+    "cgedmd_",
+    "zgedmd_",
+    "sgedmdq_",
+    "dgedmdq_",
+    "cgedmdq_",
+    "zgedmdq_",
+    "sgeqp3rk_",
+    "dgeqp3rk_",
+    "cgeqp3rk_",
+    "zgeqp3rk_",
+    "slaqz0_",
+    "dlaqz0_",
+    "claqz0_",
+    "zlaqz0_",
+    "dlaqz1_",
+    "dlaqz2_",
+    "dlaqz3_",
+    "dlaqz4_",
+    "__la_xisnan_MOD_disnan",
+    "__la_xisnan_MOD_sisnan",
+];
+
+#[test]
+fn a_program_that_uses_every_reference_name_links_with_our_two_libraries_alone() {
+    let dir = scratch!("every-name");
+    let mut names: BTreeSet<String> = symbol_list("ref-libblas.so.3.txt").into_iter().collect();
+    names.extend(symbol_list("ref-liblapack.so.3.txt"));
+    names.extend(AUXILIARY.iter().map(|&n| n.to_owned()));
+    assert!(
+        names.len() > 2200,
+        "the lists are too short to prove anything"
+    );
+    std::fs::write(dir.join("every_name.c"), program_of(&names)).expect("write the program");
+    let exe = dir.join("every_name");
+    let out = Command::new("gcc")
+        .args(["-Wl,-z,defs", "-Wl,-z,now", "-w", "-fno-builtin", "-o"])
+        .arg(&exe)
+        .arg(dir.join("every_name.c"))
+        .args(cases::link_arguments(&ours()))
+        .output()
+        .expect("cannot run gcc; run `cargo xtask setup`");
+    assert!(
+        out.status.success(),
+        "link failed:\n{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    Program::new(&exe, &ours())
+        .run()
+        .expect_silent_success("the program of every name");
+}
+
+#[test]
+fn complex_and_float_functions_return_what_c_expects() {
+    let dir = scratch!("complex-c");
+    let exe = compile_with(&dir, "complex_functions.c", &ours(), &[]);
+    Program::new(exe, &ours())
+        .run()
+        .expect_silent_success("complex_functions.c");
+}
+
+#[test]
+fn complex_and_float_functions_return_what_gfortran_expects() {
+    let dir = scratch!("complex-f");
+    let exe = compile_with(&dir, "complex_functions.f90", &ours(), &[]);
+    Program::new(exe, &ours())
+        .run()
+        .expect_silent_success("complex_functions.f90");
+}
+
+#[test]
+fn complex_and_float_functions_return_what_ctypes_expects() {
+    let script = cases::programs().join("complex_functions.py");
+    Program::new("/usr/bin/python3", &ours())
+        .arg(script)
+        .run()
+        .expect_silent_success("complex_functions.py");
+}
+
+#[test]
+fn c_callers_without_string_lengths_keep_their_stack() {
+    let dir = scratch!("no-lengths");
+    let exe = compile_with(
+        &dir,
+        "no_hidden_lengths.c",
+        &ours(),
+        &["-fstack-protector-all"],
+    );
+    Program::new(exe, &ours())
+        .run()
+        .expect_silent_success("no_hidden_lengths.c");
+}
+
+#[test]
+fn our_baseline_is_the_archive_without_us() {
+    // Every comparison with the baseline rests on this.
+    let names = exported_names(&baseline().join("libblas.so.3"));
+    assert!(names.iter().any(|n| n == "dgemm_") && names.iter().any(|n| n == "dgetrf_"));
+    assert!(!names.iter().any(|n| n.contains("gpu_offload")));
+}

@@ -1,0 +1,139 @@
+//! Illegal arguments, empty operands, special values (cases F7, F11, F12), on the CPU route and, for
+//! the routines that have a GPU path, with every routed call sent to the simulated CUDA.
+
+use cases::exceptions::{ILLEGAL_LAPACK, SEMANTICS, judge};
+use cases::{Program, baseline, compile_with, ours, scratch};
+
+#[test]
+fn illegal_blas_arguments_reach_the_programs_own_xerbla() {
+    let dir = scratch!("illegal-blas");
+    let exe = compile_with(&dir, "illegal_blas.c", &ours(), &["-rdynamic"]);
+    let got = Program::new(&exe, &ours()).run();
+    judge(&got.stdout, &[]);
+    assert!(
+        got.stdout.lines().count() > 3000,
+        "too few calls were made:\n{}",
+        got.stderr
+    );
+    let stock = Program::new(&exe, &baseline()).run();
+    assert_eq!(
+        got.stdout, stock.stdout,
+        "reports differ from the archive's own"
+    );
+    got.expect_silent_success("illegal_blas.c");
+}
+
+#[test]
+fn illegal_blas_arguments_are_reported_alike_when_every_call_may_go_to_the_gpu() {
+    let dir = scratch!("illegal-blas-sim");
+    let exe = compile_with(&dir, "illegal_blas.c", &ours(), &["-rdynamic"]);
+    let got = Program::new(&exe, &ours())
+        .on_simulated_cuda(&dir.join("log.jsonl"))
+        .run();
+    judge(&got.stdout, &[]);
+    let stock = Program::new(&exe, &baseline()).run();
+    assert_eq!(
+        got.stdout, stock.stdout,
+        "reports differ from the archive's own"
+    );
+    got.expect_silent_success("illegal_blas.c with force");
+}
+
+#[test]
+fn illegal_lapack_arguments_reach_the_programs_own_xerbla() {
+    let dir = scratch!("illegal-lapack");
+    let exe = compile_with(&dir, "illegal_lapack.c", &ours(), &["-rdynamic"]);
+    let got = Program::new(&exe, &ours()).run();
+    assert!(got.status.is_some(), "illegal_lapack.c hangs");
+    judge(&got.stdout, ILLEGAL_LAPACK);
+    assert!(
+        got.stdout.contains("638 calls"),
+        "the program did not make all its calls"
+    );
+    let stock = Program::new(&exe, &baseline()).run();
+    assert_eq!(
+        got.stdout, stock.stdout,
+        "reports differ from the archive's own"
+    );
+    assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
+}
+
+#[test]
+fn without_an_own_xerbla_the_message_appears_once_and_the_process_lives() {
+    let dir = scratch!("default-xerbla");
+    let exe = compile_with(&dir, "default_xerbla.c", &ours(), &[]);
+    for routine in ["dgemm", "cblas_dgemm", "dgetrf", "dpotrf", "dsyev"] {
+        let got = Program::new(&exe, &ours())
+            .arg(routine)
+            .run()
+            .expect_success(routine);
+        let messages = format!("{}{}", got.stdout, got.stderr);
+        let name = routine.trim_start_matches("cblas_").to_uppercase();
+        assert_eq!(
+            messages.matches(&name).count(),
+            1,
+            "{routine} printed:\n{messages}"
+        );
+        let stock = Program::new(&exe, &baseline())
+            .arg(routine)
+            .run()
+            .expect_success(routine);
+        assert_eq!(
+            (got.stdout, got.stderr),
+            (stock.stdout, stock.stderr),
+            "{routine}"
+        );
+    }
+}
+
+fn semantics(spelling: &str) {
+    let dir = scratch!(&format!("semantics-{spelling}"));
+    let exe = compile_with(&dir, "semantics.c", &ours(), &["-rdynamic"]);
+    let got = Program::new(&exe, &ours()).arg(spelling).run();
+    assert!(got.status.is_some(), "semantics.c hangs");
+    judge(&got.stdout, SEMANTICS);
+    assert!(
+        got.stdout.lines().count() > 4000,
+        "too few calls were made:\n{}",
+        got.stderr
+    );
+    let stock = Program::new(&exe, &baseline()).arg(spelling).run();
+    assert_eq!(
+        got.stdout, stock.stdout,
+        "memory differs from the archive's"
+    );
+    assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
+}
+
+#[test]
+fn fortran_routines_keep_their_promises_about_memory_and_special_values() {
+    semantics("fortran");
+}
+
+#[test]
+fn cblas_routines_keep_their_promises_about_memory_and_special_values() {
+    semantics("cblas");
+}
+
+#[test]
+fn the_gpu_path_keeps_the_same_promises() {
+    for spelling in ["fortran", "cblas"] {
+        let dir = scratch!(&format!("semantics-sim-{spelling}"));
+        let log = dir.join("log.jsonl");
+        let exe = compile_with(&dir, "semantics.c", &ours(), &["-rdynamic"]);
+        let got = Program::new(&exe, &ours())
+            .on_simulated_cuda(&log)
+            .arg(spelling)
+            .arg("gemm")
+            .run()
+            .expect_silent_success("semantics.c with force");
+        judge(&got.stdout, &[]);
+        let text = std::fs::read_to_string(&log).expect("the log of a force run");
+        assert!(
+            text.lines()
+                .any(|line| line.contains(cases::GPU_ROUTE_IN_LOG)),
+            "no call went to the simulated GPU:\n{}",
+            text.lines().take(20).collect::<Vec<_>>().join("\n")
+        );
+    }
+}
