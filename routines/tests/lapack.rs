@@ -664,19 +664,56 @@ fn single_and_double_take_the_same_arguments() {
     }
 }
 
-/// Whole lists, copied from the reference's SUBROUTINE statements.
+/// Every list as in the reference's SUBROUTINE statements.
 #[test]
 fn argument_names_in_order() {
     for (routine, list) in [
+        ("dgetrf", "m n a lda ipiv info"),
+        ("zgetrf", "m n a lda ipiv info"),
+        ("dgetrs", "trans n nrhs a lda ipiv b ldb info"),
+        ("zgetrs", "trans n nrhs a lda ipiv b ldb info"),
+        ("dgetri", "n a lda ipiv work lwork info"),
+        ("zgetri", "n a lda ipiv work lwork info"),
+        ("dgesv", "n nrhs a lda ipiv b ldb info"),
+        ("zgesv", "n nrhs a lda ipiv b ldb info"),
         (
             "dgesvx",
-            "fact trans n nrhs a lda af ldaf ipiv equed r c b ldb x ldx rcond ferr berr work iwork info",
+            "fact trans n nrhs a lda af ldaf ipiv equed r \
+             c b ldb x ldx rcond ferr berr work iwork info",
         ),
         (
             "zgesvx",
-            "fact trans n nrhs a lda af ldaf ipiv equed r c b ldb x ldx rcond ferr berr work rwork info",
+            "fact trans n nrhs a lda af ldaf ipiv equed r \
+             c b ldb x ldx rcond ferr berr work rwork info",
         ),
+        ("dpotrf", "uplo n a lda info"),
+        ("zpotrf", "uplo n a lda info"),
+        ("dpotrs", "uplo n nrhs a lda b ldb info"),
+        ("zpotrs", "uplo n nrhs a lda b ldb info"),
+        ("dpotri", "uplo n a lda info"),
+        ("zpotri", "uplo n a lda info"),
+        ("dposv", "uplo n nrhs a lda b ldb info"),
+        ("zposv", "uplo n nrhs a lda b ldb info"),
+        ("dtrtri", "uplo diag n a lda info"),
+        ("ztrtri", "uplo diag n a lda info"),
+        ("dtrtrs", "uplo trans diag n nrhs a lda b ldb info"),
+        ("ztrtrs", "uplo trans diag n nrhs a lda b ldb info"),
+        ("dlauum", "uplo n a lda info"),
+        ("zlauum", "uplo n a lda info"),
+        ("dsytrf", "uplo n a lda ipiv work lwork info"),
+        ("zsytrf", "uplo n a lda ipiv work lwork info"),
+        ("dsytrs", "uplo n nrhs a lda ipiv b ldb info"),
+        ("zsytrs", "uplo n nrhs a lda ipiv b ldb info"),
+        ("dsysv", "uplo n nrhs a lda ipiv b ldb work lwork info"),
+        ("zsysv", "uplo n nrhs a lda ipiv b ldb work lwork info"),
+        ("dgeqrf", "m n a lda tau work lwork info"),
+        ("zgeqrf", "m n a lda tau work lwork info"),
+        ("dorgqr", "m n k a lda tau work lwork info"),
+        ("zungqr", "m n k a lda tau work lwork info"),
         ("dormqr", "side trans m n k a lda tau c ldc work lwork info"),
+        ("zunmqr", "side trans m n k a lda tau c ldc work lwork info"),
+        ("dgels", "trans m n nrhs a lda b ldb work lwork info"),
+        ("zgels", "trans m n nrhs a lda b ldb work lwork info"),
         (
             "dgelsd",
             "m n nrhs a lda b ldb s rcond rank work lwork iwork info",
@@ -686,27 +723,64 @@ fn argument_names_in_order() {
             "m n nrhs a lda b ldb s rcond rank work lwork rwork iwork info",
         ),
         (
+            "dgelss",
+            "m n nrhs a lda b ldb s rcond rank work lwork info",
+        ),
+        (
+            "zgelss",
+            "m n nrhs a lda b ldb s rcond rank work lwork rwork info",
+        ),
+        (
+            "dgelsy",
+            "m n nrhs a lda b ldb jpvt rcond rank work lwork info",
+        ),
+        (
             "zgelsy",
             "m n nrhs a lda b ldb jpvt rcond rank work lwork rwork info",
         ),
+        ("dgeqp3", "m n a lda jpvt tau work lwork info"),
         ("zgeqp3", "m n a lda jpvt tau work lwork rwork info"),
+        ("dgelqf", "m n a lda tau work lwork info"),
+        ("zgelqf", "m n a lda tau work lwork info"),
+        ("dsyev", "jobz uplo n a lda w work lwork info"),
+        ("zheev", "jobz uplo n a lda w work lwork rwork info"),
         ("dsyevd", "jobz uplo n a lda w work lwork iwork liwork info"),
         (
             "zheevd",
             "jobz uplo n a lda w work lwork rwork lrwork iwork liwork info",
         ),
         (
+            "dsyevr",
+            "jobz range uplo n a lda vl vu il iu \
+             abstol m w z ldz isuppz work lwork iwork liwork info",
+        ),
+        (
             "zheevr",
-            "jobz range uplo n a lda vl vu il iu abstol m w z ldz isuppz work lwork rwork lrwork iwork \
-             liwork info",
+            "jobz range uplo n a lda vl vu il iu abstol \
+             m w z ldz isuppz work lwork rwork lrwork iwork liwork info",
+        ),
+        (
+            "dsyevx",
+            "jobz range uplo n a lda vl vu il iu \
+             abstol m w z ldz work lwork iwork ifail info",
         ),
         (
             "zheevx",
-            "jobz range uplo n a lda vl vu il iu abstol m w z ldz work lwork rwork iwork ifail info",
+            "jobz range uplo n a lda vl vu il iu \
+             abstol m w z ldz work lwork rwork iwork ifail info",
+        ),
+        ("dsygv", "itype jobz uplo n a lda b ldb w work lwork info"),
+        (
+            "zhegv",
+            "itype jobz uplo n a lda b ldb w work lwork rwork info",
         ),
         (
             "dsygvd",
             "itype jobz uplo n a lda b ldb w work lwork iwork liwork info",
+        ),
+        (
+            "zhegvd",
+            "itype jobz uplo n a lda b ldb w work lwork rwork lrwork iwork liwork info",
         ),
         (
             "dgesdd",
@@ -715,6 +789,10 @@ fn argument_names_in_order() {
         (
             "zgesdd",
             "jobz m n a lda s u ldu vt ldvt work lwork rwork iwork info",
+        ),
+        (
+            "dgesvd",
+            "jobu jobvt m n a lda s u ldu vt ldvt work lwork info",
         ),
         (
             "zgesvd",
@@ -732,13 +810,22 @@ fn argument_names_in_order() {
             "zgeev",
             "jobvl jobvr n a lda w vl ldvl vr ldvr work lwork rwork info",
         ),
+        ("dgehrd", "n ilo ihi a lda tau work lwork info"),
+        ("zgehrd", "n ilo ihi a lda tau work lwork info"),
+        ("dorghr", "n ilo ihi a lda tau work lwork info"),
+        ("zunghr", "n ilo ihi a lda tau work lwork info"),
         (
             "dtrevc3",
             "side howmny select n t ldt vl ldvl vr ldvr mm m work lwork info",
         ),
         (
             "ztrevc3",
-            "side howmny select n t ldt vl ldvl vr ldvr mm m work lwork rwork lrwork info",
+            "side howmny select n t ldt vl ldvl \
+             vr ldvr mm m work lwork rwork lrwork info",
+        ),
+        (
+            "dgees",
+            "jobvs sort select n a lda sdim wr wi vs ldvs work lwork bwork info",
         ),
         (
             "zgees",
@@ -746,8 +833,17 @@ fn argument_names_in_order() {
         ),
         (
             "dgges",
-            "jobvsl jobvsr sort selctg n a lda b ldb sdim alphar alphai beta vsl ldvsl vsr ldvsr work \
-             lwork bwork info",
+            "jobvsl jobvsr sort selctg n a lda b ldb sdim \
+             alphar alphai beta vsl ldvsl vsr ldvsr work lwork bwork info",
+        ),
+        (
+            "zgges",
+            "jobvsl jobvsr sort selctg n a lda b ldb sdim \
+             alpha beta vsl ldvsl vsr ldvsr work lwork rwork bwork info",
+        ),
+        (
+            "dsgesv",
+            "n nrhs a lda ipiv b ldb x ldx work swork iter info",
         ),
         (
             "zcgesv",
@@ -756,6 +852,10 @@ fn argument_names_in_order() {
         (
             "dsposv",
             "uplo n nrhs a lda b ldb x ldx work swork iter info",
+        ),
+        (
+            "zcposv",
+            "uplo n nrhs a lda b ldb x ldx work swork rwork iter info",
         ),
     ] {
         let names: Vec<_> = args(routine).iter().map(Arg::name).collect();
