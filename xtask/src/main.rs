@@ -6,6 +6,7 @@ mod codegen;
 mod dist;
 mod openblas;
 mod setup;
+mod sim;
 mod tools;
 
 use anyhow::Result;
@@ -35,6 +36,8 @@ enum Task {
     Exports(openblas::exports::Args),
     /// Build the libraries and the tool
     Build(build::Args),
+    /// Build the simulated CUDA and lay it out in target/sim-cuda
+    Sim,
     /// Lay out a prefix that is ready for LD_LIBRARY_PATH
     Dist(dist::Args),
 }
@@ -46,6 +49,7 @@ fn main() -> Result<()> {
         Task::Codegen { check } => codegen::run(&tools::workspace(), check),
         Task::Exports(args) => openblas::exports::run(&args),
         Task::Build(args) => build::run(&args),
+        Task::Sim => sim::run(),
         Task::Dist(args) => dist::run(&args),
     }
 }

@@ -1,0 +1,123 @@
+//! Device memory: an arena that the simulation reaches at one address and hands out under another, which
+//! the host cannot follow (PROT_NONE).
+
+use std::collections::BTreeMap;
+
+/// Alignment of allocations, CUDA's documented least.
+const ALIGN: u64 = 512;
+
+/// Bytes between allocations that belong to nobody.
+const GUARD: u64 = 512;
+
+/// Every new allocation is filled with this: NaN in every floating type.
+const POISON: u8 = 0xff;
+
+pub struct Arena {
+    /// Where the simulation reads and writes.
+    memory: *mut u8,
+    /// What the program sees.
+    base: u64,
+    pub total: u64,
+    /// Taken by "another process".
+    pub hog: u64,
+    live: BTreeMap<u64, u64>,
+}
+
+// SAFETY: the arena is plain memory; who writes where is decided by the streams' order, as on a device.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub fn new(total: u64) -> Self {
+        let map = |protection, flags| {
+            // SAFETY: a new anonymous mapping touches nothing that exists.
+            let p = unsafe {
+                libc::mmap(
+                    core::ptr::null_mut(),
+                    total as usize,
+                    protection,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
+                    -1,
+                    0,
+                )
+            };
+            assert!(
+                p != libc::MAP_FAILED,
+                "sim-cuda: no address space for {total} bytes"
+            );
+            p
+        };
+        let memory = map(libc::PROT_READ | libc::PROT_WRITE, 0).cast::<u8>();
+        let base = map(libc::PROT_NONE, 0).addr() as u64;
+        Self {
+            memory,
+            base,
+            total,
+            hog: 0,
+            live: BTreeMap::new(),
+        }
+    }
+
+    pub fn used(&self) -> u64 {
+        self.live.values().sum()
+    }
+
+    pub fn free_bytes(&self) -> u64 {
+        self.total.saturating_sub(self.hog + self.used())
+    }
+
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.live.clear();
+    }
+
+    /// First fit; `None` if there is no room.
+    pub fn alloc(&mut self, bytes: u64) -> Option<u64> {
+        let bytes = bytes.checked_next_multiple_of(ALIGN)?;
+        if bytes > self.free_bytes() {
+            return None;
+        }
+        let mut start = GUARD;
+        for (&at, &size) in &self.live {
+            if at >= start + bytes + GUARD {
+                break;
+            }
+            start = at + size + GUARD;
+        }
+        if start + bytes > self.total {
+            return None;
+        }
+        self.live.insert(start, bytes);
+        // SAFETY: start + bytes <= total, inside the mapping.
+        unsafe {
+            self.memory
+                .add(start as usize)
+                .write_bytes(POISON, bytes as usize)
+        };
+        Some(self.base + start)
+    }
+
+    pub fn free(&mut self, address: u64) -> bool {
+        address
+            .checked_sub(self.base)
+            .is_some_and(|start| self.live.remove(&start).is_some())
+    }
+
+    /// True for every address in the range that the host may not follow.
+    pub fn is_device(&self, address: u64) -> bool {
+        (self.base..self.base + self.total).contains(&address)
+    }
+
+    /// Where the simulation finds `bytes` bytes at a device address, if they lie in one live allocation.
+    pub fn resolve(&self, address: u64, bytes: u64) -> Option<*mut u8> {
+        let start = address.checked_sub(self.base)?;
+        let (&at, &size) = self.live.range(..=start).next_back()?;
+        if start.checked_add(bytes)? > at + size {
+            return None;
+        }
+        // SAFETY: inside a live allocation, so inside the mapping.
+        Some(unsafe { self.memory.add(start as usize) })
+    }
+}

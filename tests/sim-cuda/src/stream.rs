@@ -1,0 +1,217 @@
+//! Streams are threads that run their work in order, each piece after a random delay; events are
+//! numbered recordings.
+
+use crate::state::{self, RELEASED, STICKY};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub struct EventState {
+    pub timed: bool,
+    inner: Mutex<Recordings>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Recordings {
+    asked: u64,
+    done: u64,
+    at: Option<Instant>,
+}
+
+impl EventState {
+    pub fn new(timed: bool) -> Self {
+        Self {
+            timed,
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Numbers a new recording.
+    pub fn ask(&self) -> u64 {
+        let mut inner = self.inner.lock();
+        inner.asked += 1;
+        inner.asked
+    }
+
+    /// The last recording; 0 if there was none.
+    pub fn asked(&self) -> u64 {
+        self.inner.lock().asked
+    }
+
+    fn complete(&self, number: u64) {
+        let mut inner = self.inner.lock();
+        inner.done = inner.done.max(number);
+        inner.at = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
+    pub fn happened(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.done >= inner.asked
+    }
+
+    /// When the last recording happened, if one was made and has.
+    pub fn time(&self) -> Option<Instant> {
+        let inner = self.inner.lock();
+        (inner.asked > 0 && inner.done >= inner.asked)
+            .then_some(inner.at)
+            .flatten()
+    }
+
+    fn await_number(&self, number: u64) {
+        let mut inner = self.inner.lock();
+        // A lost device completes nothing any more; the wait ends with it.
+        while inner.done < number && STICKY.load(Ordering::Acquire) == 0 && !released() {
+            self.changed.wait_for(&mut inner, Duration::from_millis(1));
+        }
+    }
+}
+
+fn released() -> bool {
+    RELEASED.load(Ordering::Acquire)
+}
+
+pub enum Task {
+    /// Runs unless the device is lost; an error loses it.
+    Run(Box<dyn FnOnce() -> Result<(), String> + Send>),
+    Record(Arc<EventState>, u64),
+    Wait(Arc<EventState>, u64),
+    Hang,
+}
+
+pub struct StreamState {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Queue {
+    tasks: VecDeque<Task>,
+    busy: bool,
+    closed: bool,
+}
+
+impl StreamState {
+    pub fn start() -> Arc<Self> {
+        let queue = Queue {
+            tasks: VecDeque::new(),
+            busy: false,
+            closed: false,
+        };
+        let stream = Arc::new(Self {
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            thread: Mutex::new(None),
+        });
+        let mut delays = Delays::new();
+        let body = {
+            let stream = Arc::clone(&stream);
+            move || stream.run(&mut delays)
+        };
+        let thread = std::thread::Builder::new()
+            .name("sim-stream".into())
+            .spawn(body);
+        *stream.thread.lock() = Some(thread.expect("sim-cuda: a thread for a stream"));
+        stream
+    }
+
+    pub fn push(&self, task: Task) {
+        self.queue.lock().tasks.push_back(task);
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything queued has run.
+    pub fn drain(&self) {
+        let mut queue = self.queue.lock();
+        while (queue.busy || !queue.tasks.is_empty()) && !released() {
+            self.changed.wait_for(&mut queue, Duration::from_millis(1));
+        }
+    }
+
+    /// No more work comes; the thread ends when the queue is empty.
+    pub fn close(&self) {
+        self.queue.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    pub fn close_and_join(&self) {
+        self.close();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    fn run(&self, delays: &mut Delays) {
+        loop {
+            let task = {
+                let mut queue = self.queue.lock();
+                queue.busy = false;
+                self.changed.notify_all();
+                loop {
+                    if let Some(task) = queue.tasks.pop_front() {
+                        queue.busy = true;
+                        break task;
+                    }
+                    if queue.closed {
+                        return;
+                    }
+                    self.changed.wait(&mut queue);
+                }
+            };
+            delays.pause();
+            match task {
+                Task::Run(work) => {
+                    if STICKY.load(Ordering::Acquire) == 0
+                        && !released()
+                        && let Err(why) = work()
+                    {
+                        state::lock().lose(why);
+                    }
+                }
+                Task::Record(event, number) => event.complete(number),
+                Task::Wait(event, number) => event.await_number(number),
+                Task::Hang => {
+                    while !released() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Random pauses, from SIM_CUDA_SEED (default 1) and at most SIM_CUDA_DELAY_US microseconds long.
+struct Delays {
+    state: u64,
+    most_us: u64,
+}
+
+impl Delays {
+    fn new() -> Self {
+        static STREAMS: AtomicU64 = AtomicU64::new(1);
+        let number = STREAMS.fetch_add(1, Ordering::Relaxed);
+        let seed = state::number_of("SIM_CUDA_SEED", 1);
+        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xbf58_476d);
+        Self {
+            state: state | 1,
+            most_us: state::number_of("SIM_CUDA_DELAY_US", 100),
+        }
+    }
+
+    /// One task in four waits, so that streams overtake one another without taking for ever.
+    fn pause(&mut self) {
+        // xorshift64: good enough to vary an order, and repeatable.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        if self.most_us > 0 && self.state.is_multiple_of(4) {
+            std::thread::sleep(Duration::from_micros((self.state >> 8) % self.most_us));
+        }
+    }
+}
