@@ -22,13 +22,21 @@ const REGISTERS: [(&str, &str); 6] = [
 
 /// Writes (or, with `check`, compares) every generated file below `root`.
 pub fn run(root: &Path, check: bool) -> Result<()> {
-    let files =
-        [("blas-shim/src/generated.rs", rustfmt(root, &entries(Library::Blas)?)?), ("docs/routines.md", page())];
+    let files = [
+        (
+            "blas-shim/src/generated.rs",
+            rustfmt(root, &entries(Library::Blas)?)?,
+        ),
+        ("docs/routines.md", page()),
+    ];
     for (name, text) in files {
         let path = root.join(name);
         if check {
             let committed = std::fs::read_to_string(&path).unwrap_or_default();
-            ensure!(committed == text, "{name} is out of date: run `cargo xtask codegen` and commit");
+            ensure!(
+                committed == text,
+                "{name} is out of date: run `cargo xtask codegen` and commit"
+            );
         } else {
             std::fs::write(&path, text).with_context(|| format!("cannot write {name}"))?;
         }
@@ -44,11 +52,17 @@ fn rustfmt(root: &Path, source: &str) -> Result<String> {
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start rustfmt (rustup component add rustfmt)")?;
-    let mut stdin = child.stdin.take().context("rustfmt has no standard input")?;
+    let mut stdin = child
+        .stdin
+        .take()
+        .context("rustfmt has no standard input")?;
     stdin.write_all(source.as_bytes())?;
     drop(stdin);
     let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "rustfmt refuses the generated source");
+    ensure!(
+        output.status.success(),
+        "rustfmt refuses the generated source"
+    );
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -61,10 +75,14 @@ enum Spelling {
 
 fn entries(library: Library) -> Result<String> {
     let mut out = String::new();
-    let routed: Vec<&Family> =
-        families().filter(|f| f.library == library && f.gate.is_some()).collect();
+    let routed: Vec<&Family> = families()
+        .filter(|f| f.library == library && f.gate.is_some())
+        .collect();
     writeln!(out, "//! {HEADER}\n//!")?;
-    writeln!(out, "//! One stub, one decoder and one description for every routed symbol.\n")?;
+    writeln!(
+        out,
+        "//! One stub, one decoder and one description for every routed symbol.\n"
+    )?;
     writeln!(
         out,
         "use crate::SHIM;\nuse crate::decode::{{Cblas, scalar, size, trans, work}};\n\
@@ -87,14 +105,28 @@ fn entries(library: Library) -> Result<String> {
             )?;
             let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
             for spelling in spellings.into_iter().flatten() {
-                symbol(&mut symbols, &mut externs, f, precision, &routine, &word, spelling)?;
+                symbol(
+                    &mut symbols,
+                    &mut externs,
+                    f,
+                    precision,
+                    &routine,
+                    &word,
+                    spelling,
+                )?;
             }
         }
     }
     writeln!(out, "{statics}")?;
     writeln!(out, "/// The threshold words of this library.")?;
-    writeln!(out, "pub(crate) static THRESHOLDS: &[Threshold] = &[\n{thresholds}];\n")?;
-    writeln!(out, "// OpenBLAS's own routines under their private names; the stubs know the signatures.")?;
+    writeln!(
+        out,
+        "pub(crate) static THRESHOLDS: &[Threshold] = &[\n{thresholds}];\n"
+    )?;
+    writeln!(
+        out,
+        "// OpenBLAS's own routines under their private names; the stubs know the signatures."
+    )?;
     writeln!(out, "unsafe extern \"C\" {{\n{externs}}}\n\n{symbols}")?;
     Ok(out)
 }
@@ -110,12 +142,16 @@ fn place(f: &Family, precision: Precision, spelling: Spelling) -> Vec<Placed> {
     // The layout is CBLAS's first argument.
     let mut next_int = usize::from(spelling == Spelling::Cblas);
     let mut next_float = 0;
-    f.args
+    f.args_of(precision)
         .iter()
         .map(|&arg| {
             let by_value_float = spelling == Spelling::Cblas
                 && matches!(arg, Arg::Scalar { real, .. } if real || !precision.is_complex());
-            let counter = if by_value_float { &mut next_float } else { &mut next_int };
+            let counter = if by_value_float {
+                &mut next_float
+            } else {
+                &mut next_int
+            };
             let index = *counter;
             *counter += 1;
             Placed {
@@ -146,7 +182,10 @@ fn symbol(
     let ints = placed.iter().filter(|p| p.int.is_some()).count()
         + usize::from(spelling == Spelling::Cblas);
     let hidden = match spelling {
-        Spelling::Fortran => placed.iter().filter(|p| matches!(p.arg, Arg::Letter { .. })).count(),
+        Spelling::Fortran => placed
+            .iter()
+            .filter(|p| matches!(p.arg, Arg::Letter { .. } | Arg::LetterInOut { .. }))
+            .count(),
         Spelling::Cblas => 0,
     };
     let stack_words = (ints + hidden).saturating_sub(REGISTERS.len());
@@ -156,7 +195,11 @@ fn symbol(
     writeln!(
         out,
         "routed_symbol!(\n    /// `{name}`: calls OpenBLAS or passes the door.\n    {name} => {cpu}, {entry}, {word}, [{}]\n);\n",
-        loads.iter().map(|l| format!("\"{l}\"")).collect::<Vec<_>>().join(", ")
+        loads
+            .iter()
+            .map(|l| format!("\"{l}\""))
+            .collect::<Vec<_>>()
+            .join(", ")
     )?;
     writeln!(
         out,
@@ -174,8 +217,9 @@ fn loads(f: &Family, placed: &[Placed], spelling: Spelling) -> Result<Vec<String
         .map(|(size, target)| {
             let index = f.position(size).context("the gate names an argument")?;
             let index = placed[index].int.context("sizes are integers")?;
-            let (wide, narrow) =
-                REGISTERS.get(index).context("a gate size on the stack needs another stub")?;
+            let (wide, narrow) = REGISTERS
+                .get(index)
+                .context("a gate size on the stack needs another stub")?;
             Ok(match spelling {
                 Spelling::Fortran => format!("mov {target}, [{wide}]"),
                 Spelling::Cblas => format!("mov {target}, {narrow}"),
@@ -201,12 +245,28 @@ fn decoder(
     placed: &[Placed],
     spelling: Spelling,
 ) -> Result<()> {
-    ensure!(f.op == routines::Op::Gemm, "row-major calls of {:?} have no rule yet", f.op);
+    ensure!(
+        f.op == routines::Op::Gemm,
+        "row-major calls of {:?} have no rule yet",
+        f.op
+    );
     let letter = precision as u8 as char;
-    writeln!(out, "/// Reads the arguments of `{name}`; `None` for an illegal one or a quick return.")?;
-    writeln!(out, "///\n/// # Safety\n/// The frame holds the arguments of a call of `{name}`.")?;
-    writeln!(out, "unsafe fn decode_{name}(f: &Frame) -> Option<(RoutedCall, u64)> {{")?;
-    writeln!(out, "// SAFETY: the caller vouches for the frame; the indices are those of the signature.")?;
+    writeln!(
+        out,
+        "/// Reads the arguments of `{name}`; `None` for an illegal one or a quick return."
+    )?;
+    writeln!(
+        out,
+        "///\n/// # Safety\n/// The frame holds the arguments of a call of `{name}`."
+    )?;
+    writeln!(
+        out,
+        "unsafe fn decode_{name}(f: &Frame) -> Option<(RoutedCall, u64)> {{"
+    )?;
+    writeln!(
+        out,
+        "// SAFETY: the caller vouches for the frame; the indices are those of the signature."
+    )?;
     writeln!(out, "unsafe {{")?;
     if spelling == Spelling::Cblas {
         writeln!(out, "let layout = Cblas::layout(f.int32(0))?;")?;
@@ -226,7 +286,11 @@ fn decoder(
                 writeln!(out, "let {arg} = f.scalar({i}, b'{letter}');")?;
             }
             (Arg::Scalar { .. }, _, Some(i)) => {
-                let get = if precision == Precision::S { "f32" } else { "f64" };
+                let get = if precision == Precision::S {
+                    "f32"
+                } else {
+                    "f64"
+                };
                 writeln!(out, "let {arg} = scalar(f.{get}({i}));")?;
             }
             (Arg::Matrix { .. }, Some(i), _) => writeln!(out, "let {arg} = f.pointer({i});")?,
@@ -242,7 +306,7 @@ fn decoder(
              (transa, transb, m, n, a, lda, b, ldb)\n}};"
         )?;
     }
-    for arg in f.args {
+    for arg in f.args_of(precision) {
         if let Arg::Matrix { name, rows, .. } = *arg {
             let least = match rows {
                 Extent::Is(d) => dim_name(d)?.to_owned(),
@@ -256,7 +320,10 @@ fn decoder(
             writeln!(out, "if ld{name} < rows_{name}.max(1) {{ return None; }}")?;
         }
     }
-    writeln!(out, "if m == 0 || n == 0 || k == 0 || alpha == [0.0, 0.0] {{ return None; }}")?;
+    writeln!(
+        out,
+        "if m == 0 || n == 0 || k == 0 || alpha == [0.0, 0.0] {{ return None; }}"
+    )?;
     writeln!(
         out,
         "let call = RoutedCall {{ op: {}, precision: b'{letter}', transa, transb, m, n, k, alpha, beta, \
@@ -278,7 +345,12 @@ fn page() -> String {
     for f in families() {
         let routines: Vec<String> = f.routines().map(|(_, name)| name).collect();
         let first = f.routines().next().map_or(Precision::D, |(p, _)| p);
-        let dims = routines::Dims { m: 1000, n: 1000, k: 1000, right: false };
+        let dims = routines::Dims {
+            m: 1000,
+            n: 1000,
+            k: 1000,
+            right: false,
+        };
         let flops = f.flops.count(first, &dims);
         let naming = match f.naming {
             Naming::Mixed => " (mixed precision)",
