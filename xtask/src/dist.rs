@@ -69,6 +69,14 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
         fs::copy(workspace().join(notice), licences.join(notice))
             .with_context(|| format!("cannot copy {notice}"))?;
     }
+    for notice in ["openblas", "lapack"] {
+        let from = openblas.join("licences").join(notice);
+        // A build from source brings no Debian notice of LAPACK's.
+        if from.is_file() {
+            fs::copy(&from, licences.join(notice))
+                .with_context(|| format!("cannot copy {}", from.display()))?;
+        }
+    }
     Ok(prefix)
 }
 

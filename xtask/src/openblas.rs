@@ -1,8 +1,8 @@
 //! `cargo xtask openblas`: prepares the static OpenBLAS that the libraries hold.
 //!
 //! The result is one folder in the user's cache, keyed by version and recipe, and the link `.openblas`
-//! in the workspace that points to it: `lib/libopenblas.a` is the archive as it came (pkg-config finds
-//! it there), `lib/libgpu_offload_{blas,lapack}.a` are its two halves with our private names, `names/`
+//! in the workspace that points to it: `lib/libopenblas.a` is the archive as it came but for one newer
+//! name of glibc (pkg-config finds it there), `lib/libgpu_offload_{blas,lapack}.a` are its two halves with our private names, `names/`
 //! holds the lists that the build scripts read. It must not change anything outside of that cache.
 
 mod archive;
@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Options of `cargo xtask openblas`.
 #[derive(clap::Args, Default)]
@@ -32,9 +33,10 @@ pub struct Args {
     pub force: bool,
 }
 
-/// Everything that changes the prepared folder apart from the archive itself.
+/// Everything that changes the prepared folder apart from the archive itself: how it is laid out (a number
+/// that grows with changes of `build`), how the archive is split, how a source is built.
 const RECIPE: [&str; 3] = [
-    include_str!("openblas.rs"),
+    "layout 1",
     include_str!("openblas/archive.rs"),
     include_str!("openblas/source.rs"),
 ];
@@ -139,7 +141,15 @@ fn link(to: &Path, at: &Path) -> Result<()> {
     let _ = fs::remove_file(&temporary);
     std::os::unix::fs::symlink(to, &temporary)
         .and_then(|()| fs::rename(&temporary, at))
-        .with_context(|| format!("cannot link {} to {}", at.display(), to.display()))
+        .with_context(|| format!("cannot link {} to {}", at.display(), to.display()))?;
+    // Cargo does not see that the archive behind `openblas-src` is another one. Best effort: a target
+    // folder that holds nothing of it is fine.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let _ = Command::new(cargo)
+        .args(["clean", "--quiet", "--package", "openblas-src"])
+        .current_dir(workspace())
+        .output();
+    Ok(())
 }
 
 fn remove(dir: &Path) -> Result<()> {
@@ -169,8 +179,8 @@ fn with_step<T>(text: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Runs one of binutils.
-fn binutil(name: &str) -> std::process::Command {
-    let mut command = std::process::Command::new(name);
+fn binutil(name: &str) -> Command {
+    let mut command = Command::new(name);
     // A deterministic result whatever the machine's language and defaults are.
     command.env("LC_ALL", "C");
     command

@@ -227,6 +227,20 @@ pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
         })
         .collect();
     rename_blas(&symbols, &halves, &routed, &blas_members, &objects)?;
+    // The whole archive gets the older glibc name too, or nothing could be linked to it on Debian 12.
+    for member in symbols.needed.keys() {
+        if symbols
+            .needs(member)
+            .any(|name| GLIBC.iter().any(|(new, _)| new == name))
+        {
+            quiet(
+                binutil("ar")
+                    .arg("rD")
+                    .arg(&archive)
+                    .arg(objects.join(member)),
+            )?;
+        }
+    }
     let spinner = crate::tools::step("Writing the two halves");
     pack(
         &objects,
