@@ -11,7 +11,9 @@ use crate::tools::{bar, quiet};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Prefix of the routines that have an entry of ours in front of them.
 pub const CPU_PREFIX: &str = "gpu_offload_cpu_";
@@ -189,72 +191,49 @@ pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
     let symbols = with_step("Reading OpenBLAS's symbols", || Symbols::read(&archive))?;
     let halves = Halves::of(&symbols);
     exports::check(&symbols, &halves)?;
+    let mut whole = with_step("Reading OpenBLAS's objects", || Objects::read(&archive))?;
     let objects = scratch.join("objects");
     fs::create_dir_all(&objects)?;
-    with_step("Unpacking OpenBLAS's objects", || {
-        quiet(binutil("ar").arg("x").arg(&archive).current_dir(&objects))
-    })?;
-    let unpacked = fs::read_dir(&objects)?.count();
-    let members: BTreeSet<&String> = symbols
-        .defined
-        .keys()
-        .chain(symbols.needed.keys())
-        .collect();
-    ensure!(
-        unpacked >= members.len(),
-        "OpenBLAS's archive holds several members of one name ({unpacked} files of {} members)",
-        members.len()
-    );
 
-    let routed: Vec<String> = routines::routed_symbols()
-        .into_iter()
-        .filter(|name| !halves.kernels.contains_key(name))
-        .filter(|name| {
-            symbols
-                .definer
-                .get(name)
-                .is_none_or(|member| !halves.lapack.contains(member))
-        })
-        .collect();
-    let blas_members: BTreeSet<&String> = members
-        .into_iter()
-        .filter(|member| {
-            !halves.lapack.contains(*member)
-                || symbols
-                    .defined
-                    .get(*member)
-                    .is_some_and(|names| SHARED.iter().any(|name| names.contains(*name)))
-        })
-        .collect();
-    rename_blas(&symbols, &halves, &routed, &blas_members, &objects)?;
+    let is_shared = |member: &str| {
+        let names = symbols.defined.get(member);
+        names.is_some_and(|names| SHARED.iter().any(|name| names.contains(*name)))
+    };
+    let blas_plan = blas_renames(&symbols, &halves, &is_shared)?;
+    let lapack_plan = lapack_renames(&symbols, &halves)?;
     // The whole archive gets the older glibc name too, or nothing could be linked to it on Debian 12.
-    for member in symbols.needed.keys() {
-        if symbols
-            .needs(member)
-            .any(|name| GLIBC.iter().any(|(new, _)| new == name))
-        {
-            quiet(
-                binutil("ar")
-                    .arg("rD")
-                    .arg(&archive)
-                    .arg(objects.join(member)),
-            )?;
+    let mut whole_plan = Plan::new();
+    for (member, needed) in &symbols.needed {
+        for (new, old) in GLIBC {
+            if needed.contains(new) {
+                let rename = (new.to_owned(), old.to_owned());
+                whole_plan.entry(member.clone()).or_default().push(rename);
+            }
         }
     }
-    let spinner = crate::tools::step("Writing the two halves");
-    pack(
-        &objects,
-        blas_members.into_iter(),
-        &lib.join("libgpu_offload_blas.a"),
-    )?;
 
-    rename_lapack(&symbols, &halves, &objects)?;
-    pack(
-        &objects,
-        halves.lapack.iter(),
-        &lib.join("libgpu_offload_lapack.a"),
-    )?;
-    spinner.finish_and_clear();
+    let mut blas = whole.select(|member| !halves.lapack.contains(member) || is_shared(member));
+    let mut lapack = whole.select(|member| halves.lapack.contains(member));
+    let progress = bar(
+        "Renaming",
+        (blas_plan.len() + lapack_plan.len() + whole_plan.len()) as u64,
+    );
+    for (plan, target) in [
+        (blas_plan, &mut blas),
+        (lapack_plan, &mut lapack),
+        (whole_plan, &mut whole),
+    ] {
+        for (member, renames) in plan {
+            target.rename(&member, &renames, &objects)?;
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    with_step("Writing the archives", || {
+        blas.write(&lib.join("libgpu_offload_blas.a"))?;
+        lapack.write(&lib.join("libgpu_offload_lapack.a"))?;
+        whole.write(&archive)
+    })?;
 
     let write = |file: &str, list: &mut dyn Iterator<Item = &str>| -> Result<()> {
         let text: String = list.map(|name| format!("{name}\n")).collect();
@@ -275,97 +254,144 @@ pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
     Ok(())
 }
 
-fn rename_blas(
-    symbols: &Symbols,
-    halves: &Halves,
-    routed: &[String],
-    members: &BTreeSet<&String>,
-    objects: &Path,
-) -> Result<()> {
-    // member -> its renames
-    let mut plan: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
-    for name in routed {
-        let member = symbols
-            .definer
-            .get(name)
-            .with_context(|| format!("the archive does not define the routed name {name}"))?;
-        plan.entry(member)
-            .or_default()
-            .push((name.clone(), format!("{CPU_PREFIX}{name}")));
-    }
-    for (name, member) in &halves.kernels {
-        plan.entry(member)
-            .or_default()
-            .push((name.clone(), format!("{KERNEL_PREFIX}{name}")));
-    }
-    // A kernel's public name is liblapack's: nothing in libblas may need it.
-    for member in members {
-        for needed in symbols.needs(member) {
-            ensure!(
-                halves
-                    .kernels
-                    .get(needed)
-                    .is_none_or(|definer| definer == *member),
-                "{member} of the BLAS half calls {needed}, which liblapack.so.3 defines"
-            );
-            if let Some((_, old)) = GLIBC.iter().find(|(new, _)| new == needed) {
-                plan.entry(member)
-                    .or_default()
-                    .push((needed.clone(), (*old).to_owned()));
-            }
+/// The members of an archive, in memory: sixteen thousand files on disk would take most of the time.
+struct Objects(BTreeMap<String, Rc<[u8]>>);
+
+impl Objects {
+    fn read(path: &Path) -> Result<Self> {
+        let file =
+            fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut archive = ar::Archive::new(std::io::BufReader::new(file));
+        let mut members = BTreeMap::new();
+        while let Some(entry) = archive.next_entry() {
+            let mut entry = entry.with_context(|| format!("{} is damaged", path.display()))?;
+            let name = String::from_utf8_lossy(entry.header().identifier()).into_owned();
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes)?;
+            let double = members.insert(name, bytes.into()).is_some();
+            ensure!(!double, "{} holds two members of one name", path.display());
         }
+        Ok(Self(members))
     }
-    let progress = bar("Renaming", plan.len() as u64);
-    for (member, renames) in plan {
+
+    /// The members that are wanted; the bytes are shared.
+    fn select(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        let members = self.0.iter().filter(|(name, _)| wanted(name));
+        Self(
+            members
+                .map(|(name, bytes)| (name.clone(), Rc::clone(bytes)))
+                .collect(),
+        )
+    }
+
+    /// Renames symbols in one member, through a file in `scratch`.
+    fn rename(&mut self, member: &str, renames: &[(String, String)], scratch: &Path) -> Result<()> {
+        let bytes = self
+            .0
+            .get_mut(member)
+            .with_context(|| format!("no member {member}"))?;
+        let path = scratch.join("member.o");
+        fs::write(&path, &**bytes)?;
         let mut objcopy = binutil("objcopy");
         for (from, to) in renames {
             objcopy.arg(format!("--redefine-sym={from}={to}"));
         }
-        quiet(objcopy.arg(objects.join(member)))?;
-        progress.inc(1);
+        quiet(objcopy.arg(&path)).with_context(|| format!("cannot rename symbols in {member}"))?;
+        *bytes = fs::read(&path)?.into();
+        Ok(())
     }
-    progress.finish_and_clear();
-    Ok(())
+
+    fn write(&self, path: &Path) -> Result<()> {
+        let identifiers = self
+            .0
+            .keys()
+            .map(|name| name.clone().into_bytes())
+            .collect();
+        let file =
+            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut builder = ar::GnuBuilder::new(std::io::BufWriter::new(file), identifiers);
+        for (name, bytes) in &self.0 {
+            let header = ar::Header::new(name.clone().into_bytes(), bytes.len() as u64);
+            builder.append(&header, &**bytes)?;
+        }
+        builder.into_inner()?.flush()?;
+        // The table of symbols; -D: no dates, so that equal input gives equal archives.
+        quiet(binutil("ranlib").arg("-D").arg(path))?;
+        Ok(())
+    }
 }
 
-fn rename_lapack(symbols: &Symbols, halves: &Halves, objects: &Path) -> Result<()> {
+/// What is renamed in each member.
+type Plan = BTreeMap<String, Vec<(String, String)>>;
+
+fn blas_renames(
+    symbols: &Symbols,
+    halves: &Halves,
+    is_shared: &impl Fn(&str) -> bool,
+) -> Result<Plan> {
+    let mut plan = Plan::new();
+    let mut rename = |member: &str, from: &str, to: String| {
+        plan.entry(member.to_owned())
+            .or_default()
+            .push((from.to_owned(), to));
+    };
+    for name in routines::routed_symbols() {
+        if halves.kernels.contains_key(&name) {
+            continue;
+        }
+        let member = symbols
+            .definer
+            .get(&name)
+            .with_context(|| format!("the archive does not define the routed name {name}"))?;
+        if !halves.lapack.contains(member) {
+            rename(member, &name, format!("{CPU_PREFIX}{name}"));
+        }
+    }
+    for (name, member) in &halves.kernels {
+        rename(member, name, format!("{KERNEL_PREFIX}{name}"));
+    }
+    for (member, needed) in &symbols.needed {
+        if halves.lapack.contains(member) && !is_shared(member) {
+            continue;
+        }
+        for name in needed {
+            // A kernel's public name is liblapack's: nothing in libblas may need it.
+            ensure!(
+                halves
+                    .kernels
+                    .get(name)
+                    .is_none_or(|definer| definer == member),
+                "{member} of the BLAS half calls {name}, which liblapack.so.3 defines"
+            );
+            if let Some((_, old)) = GLIBC.iter().find(|(new, _)| new == name) {
+                rename(member, name, (*old).to_owned());
+            }
+        }
+    }
+    Ok(plan)
+}
+
+fn lapack_renames(symbols: &Symbols, halves: &Halves) -> Result<Plan> {
     let private = |name: &str| -> Option<String> {
         let runtime = FORTRAN_RUNTIME.iter().find(|(theirs, _)| *theirs == name);
         let recent = RECENT_BLAS.contains(&name).then_some(name);
         let suffix = runtime.map(|(_, ours)| *ours).or(recent)?;
         Some(format!("{PRIVATE_PREFIX}{suffix}"))
     };
+    let mut plan = Plan::new();
     for member in &halves.lapack {
-        let renames: Vec<String> = symbols
-            .needs(member)
-            .filter_map(|name| Some(format!("--redefine-sym={name}={}", private(name)?)))
-            .collect();
-        if !renames.is_empty() {
-            quiet(binutil("objcopy").args(renames).arg(objects.join(member)))?;
-        }
-        for needed in symbols.needs(member) {
+        for name in symbols.needs(member) {
+            let private = private(name);
             ensure!(
-                !needed.starts_with("_gfortran_") || private(needed).is_some(),
-                "{member} needs {needed} of libgfortran, for which lapack-shim has no replacement"
+                !name.starts_with("_gfortran_") || private.is_some(),
+                "{member} needs {name} of libgfortran, for which lapack-shim has no replacement"
             );
+            if let Some(private) = private {
+                plan.entry(member.clone())
+                    .or_default()
+                    .push((name.clone(), private));
+            }
         }
     }
-    Ok(())
-}
-
-fn pack<'a>(
-    objects: &Path,
-    members: impl Iterator<Item = &'a String>,
-    archive: &Path,
-) -> Result<()> {
-    let list: String = members.map(|member| format!("{member}\n")).collect();
-    fs::write(objects.join("members.list"), list)?;
-    quiet(
-        binutil("ar")
-            .arg("rcsD")
-            .arg(archive)
-            .arg("@members.list")
-            .current_dir(objects),
-    )?;
-    Ok(())
+    Ok(plan)
 }
