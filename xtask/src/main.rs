@@ -1,12 +1,17 @@
 //! `cargo xtask`: the list of the project's tasks; each lives in its own module.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod build;
 mod codegen;
+mod conformance;
+mod demo;
 mod dist;
 mod openblas;
 mod setup;
 mod sim;
+mod test;
+mod tests_of_cargo;
 mod tools;
 
 use anyhow::Result;
@@ -40,6 +45,14 @@ enum Task {
     Sim,
     /// Lay out a prefix that is ready for LD_LIBRARY_PATH
     Dist(dist::Args),
+    /// Run everything that must hold
+    Test(test::Args),
+    /// Run a suite that no one here wrote, or the cases from the field, on a prefix
+    Conformance(conformance::Args),
+    /// Measure what the drop-in costs
+    Bench(bench::Args),
+    /// Build everything and run a NumPy program on it
+    Demo(demo::Args),
 }
 
 fn main() -> Result<()> {
@@ -51,5 +64,9 @@ fn main() -> Result<()> {
         Task::Build(args) => build::run(&args),
         Task::Sim => sim::run(),
         Task::Dist(args) => dist::run(&args),
+        Task::Test(args) => test::run(&args),
+        Task::Conformance(args) => conformance::run(&args),
+        Task::Bench(args) => bench::run(&args),
+        Task::Demo(args) => demo::run(&args),
     }
 }

@@ -1,0 +1,37 @@
+//! `cargo xtask bench`: what the drop-in costs, in counts that repeat.
+
+mod overhead;
+
+use crate::conformance::Tally;
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(clap::Subcommand)]
+enum Bench {
+    /// Instructions a call through our libraries, against the same archive without us
+    Overhead {
+        /// The prefix under test
+        #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
+        prefix: PathBuf,
+    },
+}
+
+/// Runs a benchmark; an error if a limit is exceeded.
+pub fn run(args: &Args) -> Result<()> {
+    let Bench::Overhead { prefix } = &args.bench;
+    let tally = overhead(prefix)?;
+    println!("{tally}");
+    tally.into_result()
+}
+
+/// The benchmark `overhead` as a step of `cargo xtask test`.
+pub fn overhead(prefix: &std::path::Path) -> Result<Tally> {
+    overhead::run(prefix)
+}

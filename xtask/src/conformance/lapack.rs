@@ -1,0 +1,181 @@
+//! Netlib's LAPACK programs, as Debian packages them, on the prefix and on the same archive without
+//! us. OpenBLAS alone does not reach zero numerical failures; we may have no more than it has.
+
+use super::client_run::{Client, as_file_name, cache, scratch};
+use super::{Setting, Tally, baseline};
+use crate::tools::step;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// Where Debian's liblapack-test puts its files.
+const FOLDER: &str = "/usr/lib/x86_64-linux-gnu/lapack";
+
+/// Tests that netlib 3.11's programs run. Counted on Debian 12, 2026-12-01.
+const LEAST_TESTS: u64 = 4_208_661;
+
+/// The summary of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Totals {
+    tests: u64,
+    numerical: u64,
+    other: u64,
+}
+
+/// Reads the line `--> ALL PRECISIONS  tests  numerical (percent)  other (percent)`.
+fn totals(output: &str) -> Option<Totals> {
+    let line = output
+        .lines()
+        .find(|line| line.contains("ALL PRECISIONS"))?;
+    let mut numbers = line
+        .split_whitespace()
+        .filter_map(|word| word.parse::<u64>().ok());
+    Some(Totals {
+        tests: numbers.next()?,
+        numerical: numbers.next()?,
+        other: numbers.next()?,
+    })
+}
+
+fn play(client: impl Fn(&str) -> Client, text: &str) -> Result<(Totals, String)> {
+    let dir = scratch("lapack")?;
+    let bin = dir.path().join("bin/Release");
+    fs::create_dir_all(&bin)?;
+    for file in fs::read_dir(FOLDER)? {
+        let path = file?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if name.starts_with('x') {
+            symlink(&path, bin.join(&name))?;
+        } else if name.ends_with(".in") {
+            symlink(&path, dir.path().join(&name))?;
+        }
+    }
+    let progress = step(text);
+    let ended = client("/usr/bin/python3")
+        .arg(Path::new(FOLDER).join("lapack_testing.py"))
+        .args(["-d", ".", "-b", "bin/Release", "-r"])
+        // Repeatable sums: which thread adds what last must not decide a test.
+        .env("OPENBLAS_NUM_THREADS", "1")
+        .folder(dir.path())
+        .run()?;
+    progress.finish_and_clear();
+    let found = totals(&ended.stdout).with_context(|| {
+        format!(
+            "lapack_testing.py ended with {}:\n{}",
+            ended.how(),
+            ended.tail()
+        )
+    })?;
+    let summary = ended
+        .stdout
+        .lines()
+        .skip_while(|line| !line.contains("SUMMARY"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    Ok((found, summary))
+}
+
+fn cpu_model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .unwrap_or("unknown");
+    line.split(':')
+        .next_back()
+        .unwrap_or("unknown")
+        .trim()
+        .to_owned()
+}
+
+/// The baseline's totals, measured once for each archive and CPU model.
+fn baseline_totals() -> Result<Totals> {
+    let libraries = baseline()?;
+    let key = format!(
+        "lapack-{}-{}.json",
+        libraries.file_name().unwrap_or_default().to_string_lossy(),
+        cpu_model()
+    );
+    let file = cache()?.join(as_file_name(&key));
+    if let Ok(text) = fs::read_to_string(&file) {
+        let v: Value = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no JSON; delete it", file.display()))?;
+        if let (Some(tests), Some(numerical), Some(other)) = (
+            v["tests"].as_u64(),
+            v["numerical"].as_u64(),
+            v["other"].as_u64(),
+        ) {
+            return Ok(Totals {
+                tests,
+                numerical,
+                other,
+            });
+        }
+    }
+    let libraries = [libraries];
+    let (found, _) = play(
+        |exe| Client::new(exe, &libraries),
+        "netlib's LAPACK programs on the archive without us (about 65 s)",
+    )?;
+    let text = json!({"tests": found.tests, "numerical": found.numerical, "other": found.other})
+        .to_string();
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(found)
+}
+
+/// Runs the programs on the prefix and compares with the baseline.
+pub fn run(setting: &Setting) -> Result<Tally> {
+    if !Path::new(FOLDER).join("lapack_testing.py").exists() {
+        bail!("no lapack_testing.py in {FOLDER}; run `cargo xtask setup` (package liblapack-test)");
+    }
+    let stock = baseline_totals()?;
+    let (ours, summary) = play(
+        |exe| setting.client(exe),
+        "netlib's LAPACK programs on the prefix (about 65 s)",
+    )?;
+    println!("{summary}");
+    println!(
+        "lapack: {} tests, {} numerical failures (the archive without us: {} tests, {}), {} other \
+         errors (without us: {})",
+        ours.tests, ours.numerical, stock.tests, stock.numerical, ours.other, stock.other
+    );
+    let mut tally = Tally::default();
+    // The suite's own count is too large to be one check each: what may not grow is what is checked.
+    tally.passed += ours.tests.saturating_sub(ours.numerical + ours.other);
+    tally.passed += ours.numerical.min(stock.numerical); // known, the archive's own
+    if ours.tests < LEAST_TESTS.max(stock.tests) {
+        println!(
+            "  {} tests did not run",
+            LEAST_TESTS.max(stock.tests) - ours.tests
+        );
+        tally.failed += LEAST_TESTS.max(stock.tests) - ours.tests;
+    }
+    tally.failed += ours.numerical.saturating_sub(stock.numerical);
+    tally.failed += ours.other;
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Totals, totals};
+
+    #[test]
+    fn the_summary_is_read() {
+        let line = "\n--> ALL PRECISIONS\t4208661\t132\t(0.003%)\t0\t(0.000%)\t\n";
+        assert_eq!(
+            totals(line),
+            Some(Totals {
+                tests: 4_208_661,
+                numerical: 132,
+                other: 0
+            })
+        );
+        assert_eq!(totals("REAL 1 2 3"), None);
+    }
+}

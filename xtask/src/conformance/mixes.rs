@@ -1,0 +1,198 @@
+//! Alternatives are switched one by one, so each library of ours must work beside any foreign one:
+//! the reference's and Debian's OpenBLAS, in every order of switching. Nothing on this machine is
+//! switched: the packages are unpacked into the cache and update-alternatives works on its own folders.
+
+use super::client_run::{Client, cache, scratch};
+use super::clients::{PYTHON, compile, lines_of, sources};
+use super::{Setting, Tally};
+use crate::tools::{quiet, step};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Debian's packages, and the folder of each that holds the library.
+const PACKAGES: [(&str, &str); 3] = [
+    ("libblas3", "blas"),
+    ("liblapack3", "lapack"),
+    ("libopenblas0-pthread", "openblas-pthread"),
+];
+
+const ARCH_FOLDER: &str = "usr/lib/x86_64-linux-gnu";
+
+/// Unpacks Debian's packages into the cache; returns the root that holds `usr`.
+fn foreign_root() -> Result<PathBuf> {
+    let root = cache()?.join("foreign");
+    let complete = |root: &Path| {
+        PACKAGES
+            .iter()
+            .all(|(_, folder)| root.join(ARCH_FOLDER).join(folder).is_dir())
+    };
+    if complete(&root) {
+        return Ok(root);
+    }
+    let _progress = step("downloading Debian's reference libraries and OpenBLAS");
+    let work = scratch("foreign")?;
+    for (package, _) in PACKAGES {
+        quiet(
+            Command::new("apt-get")
+                .args(["download", package])
+                .current_dir(work.path()),
+        )
+        .with_context(|| format!("cannot download {package}; does `apt-get update` work?"))?;
+    }
+    let temporary = root.with_extension(format!("new-{}", std::process::id()));
+    for file in fs::read_dir(work.path())? {
+        let path = file?.path();
+        if path.extension().is_some_and(|e| e == "deb") {
+            fs::create_dir_all(&temporary)?;
+            quiet(
+                Command::new("dpkg-deb")
+                    .arg("-x")
+                    .arg(&path)
+                    .arg(&temporary),
+            )?;
+        }
+    }
+    if !complete(&temporary) {
+        bail!("Debian's packages hold other folders than {PACKAGES:?}");
+    }
+    if fs::rename(&temporary, &root).is_err() {
+        let _ = fs::remove_dir_all(&temporary);
+    }
+    Ok(root)
+}
+
+/// One provider's two libraries.
+struct Provider {
+    name: &'static str,
+    blas: PathBuf,
+    lapack: PathBuf,
+}
+
+/// `update-alternatives` on folders of its own.
+struct Alternatives {
+    root: PathBuf,
+}
+
+impl Alternatives {
+    fn call(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new("update-alternatives");
+        for (option, folder) in [("--altdir", "alternatives"), ("--admindir", "admin")] {
+            command.arg(option).arg(self.root.join(folder));
+        }
+        command.arg("--log").arg(self.root.join("log"));
+        quiet(command.args(arguments))
+    }
+
+    fn new(root: &Path, providers: &[Provider]) -> Result<Self> {
+        for folder in ["alternatives", "admin", "lib"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        let this = Self {
+            root: root.to_owned(),
+        };
+        for (number, p) in providers.iter().enumerate() {
+            for (name, file) in [("libblas.so.3", &p.blas), ("liblapack.so.3", &p.lapack)] {
+                let link = this.lib().join(name);
+                let priority = (10 * number + 10).to_string();
+                this.call(&[
+                    "--install",
+                    &link.to_string_lossy(),
+                    name,
+                    &file.to_string_lossy(),
+                    &priority,
+                ])?;
+            }
+        }
+        Ok(this)
+    }
+
+    fn lib(&self) -> PathBuf {
+        self.root.join("lib")
+    }
+
+    fn set(&self, name: &str, file: &Path) -> Result<()> {
+        self.call(&["--set", name, &file.to_string_lossy()])
+            .map(drop)
+    }
+}
+
+/// Threads of the C client with OPENBLAS_NUM_THREADS=2: its own and one of the pool's.
+const THREADS_OF_ONE_POOL: &str = "threads 2";
+
+/// Runs a C and a NumPy client on every mix, after switching in both orders.
+pub fn run(setting: &Setting) -> Result<Tally> {
+    let foreign = foreign_root()?.join(ARCH_FOLDER);
+    let folder = scratch("mixes")?;
+    let providers = [
+        Provider {
+            name: "reference",
+            blas: foreign.join("blas/libblas.so.3"),
+            lapack: foreign.join("lapack/liblapack.so.3"),
+        },
+        Provider {
+            name: "Debian's OpenBLAS",
+            blas: foreign.join("openblas-pthread/libblas.so.3"),
+            lapack: foreign.join("openblas-pthread/liblapack.so.3"),
+        },
+        Provider {
+            name: "ours",
+            blas: setting.lib().join("libblas.so.3"),
+            lapack: setting.lib().join("liblapack.so.3"),
+        },
+    ];
+    let alternatives = Alternatives::new(folder.path(), &providers)?;
+    // Debian's OpenBLAS liblapack needs this beside it.
+    symlink(
+        foreign.join("openblas-pthread/libopenblas.so.0"),
+        alternatives.lib().join("libopenblas.so.0"),
+    )?;
+    let exe = compile("linear.c", &setting.lib(), &folder)?;
+    let mut tally = Tally::default();
+    let mut seen: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+    // Every mix with one of ours in it is reached by switching BLAS first, then by LAPACK first.
+    for lapack_first in [false, true] {
+        for outer in 0..providers.len() {
+            for inner in 0..providers.len() {
+                let (blas, lapack) = if lapack_first {
+                    (inner, outer)
+                } else {
+                    (outer, inner)
+                };
+                let (b, l) = (&providers[blas], &providers[lapack]);
+                alternatives.set("libblas.so.3", &b.blas)?;
+                alternatives.set("liblapack.so.3", &l.lapack)?;
+                if b.name != "ours" && l.name != "ours" {
+                    continue;
+                }
+                *seen.entry((blas, lapack)).or_default() += 1;
+                let what = format!("BLAS {} + LAPACK {}", b.name, l.name);
+                let libraries = [alternatives.lib()];
+                let client = |program: &Path| {
+                    Client::new(program, &libraries)
+                        .env("GPU_OFFLOAD", "off")
+                        .env("OPENBLAS_NUM_THREADS", "2")
+                };
+                tally += lines_of(client(&exe), &format!("{what}, C"))?;
+                if b.name == "ours" && l.name == "ours" {
+                    let threads = client(&exe).run()?.stdout;
+                    let one_pool = threads.lines().any(|line| line == THREADS_OF_ONE_POOL);
+                    if !one_pool {
+                        println!("  {what}: not one pool of two threads: {}", threads.trim());
+                    }
+                    tally.check(one_pool);
+                }
+                if !lapack_first {
+                    let script = sources().join("numpy_linear.py");
+                    let python = client(Path::new(PYTHON)).arg(script);
+                    tally += lines_of(python, &format!("{what}, NumPy"))?;
+                }
+            }
+        }
+    }
+    tally.check(seen.len() == 5 && seen.values().all(|&times| times == 2));
+    Ok(tally)
+}

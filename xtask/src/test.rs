@@ -1,0 +1,171 @@
+//! `cargo xtask test`: everything that must hold, in the order of what fails soonest; a table, and as
+//! the last line the sum.
+
+use crate::conformance::{self, Device, Route, Suite, Tally, baseline, simulated_cuda};
+use crate::tools::workspace;
+use crate::{bench, dist, setup, tests_of_cargo};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// For developers: no LAPACK programs, NumPy tests, mixes or counted instructions
+    #[arg(long)]
+    pub quick: bool,
+    /// Install nothing
+    #[arg(long)]
+    pub no_setup: bool,
+}
+
+const PREFIX: &str = "dist/prefix";
+
+/// One step of the table.
+struct Step {
+    name: &'static str,
+    tally: Tally,
+    wall_s: f64,
+}
+
+struct Run {
+    steps: Vec<Step>,
+}
+
+impl Run {
+    /// Runs one step; an error counts as one failure, and the following steps run all the same.
+    fn step(&mut self, name: &'static str, body: impl FnOnce() -> Result<Tally>) {
+        eprintln!("── {name}");
+        let start = Instant::now();
+        let tally = body().unwrap_or_else(|error| {
+            eprintln!("{name}: {error:#}");
+            Tally {
+                failed: 1,
+                ..Tally::default()
+            }
+        });
+        let wall_s = start.elapsed().as_secs_f64();
+        eprintln!("   {name}: {tally} ({wall_s:.0} s)");
+        self.steps.push(Step {
+            name,
+            tally,
+            wall_s,
+        });
+    }
+
+    fn cargo(&mut self, name: &'static str, arguments: &[&str]) {
+        self.step(name, || {
+            let mut cargo =
+                Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            let status = cargo.args(arguments).current_dir(workspace()).status()?;
+            let mut tally = Tally::default();
+            tally.check(status.success());
+            Ok(tally)
+        });
+    }
+}
+
+fn suite(suite: Suite, route: Route, device: Device) -> Result<Tally> {
+    conformance::measure(&conformance::Args {
+        suite,
+        route,
+        device,
+        full: false,
+        prefix: PathBuf::from(PREFIX),
+    })
+}
+
+fn one_check(result: Result<()>) -> Result<Tally> {
+    result.map(|()| Tally {
+        passed: 1,
+        ..Tally::default()
+    })
+}
+
+/// Runs everything; an error if anything failed.
+pub fn run(args: &Args) -> Result<()> {
+    let mut run = Run { steps: Vec::new() };
+    if !args.no_setup {
+        run.step("set-up", || one_check(setup::run(&setup::Args::default())));
+    }
+    run.cargo("format", &["fmt", "--all", "--check"]);
+    // The archive must be there before anything that links it is compiled.
+    run.step("OpenBLAS", || {
+        one_check(crate::openblas::prepare(&Default::default()).map(drop))
+    });
+    run.step("generated files", || {
+        one_check(crate::codegen::run(&workspace(), true))
+    });
+    run.step("build and prefix", || {
+        one_check(
+            dist::lay_out(&dist::Args {
+                prefix: Path::new(PREFIX).into(),
+                ..Default::default()
+            })
+            .map(drop),
+        )
+    });
+    run.cargo(
+        "clippy",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "--deny",
+            "warnings",
+        ],
+    );
+    run.step("Rust tests and cases", || {
+        tests_of_cargo::run(
+            &["--workspace"],
+            &[
+                ("GPU_OFFLOAD_TEST_PREFIX", workspace().join(PREFIX)),
+                ("GPU_OFFLOAD_TEST_BASELINE", baseline()?),
+                ("GPU_OFFLOAD_TEST_SIM", simulated_cuda()?),
+            ],
+        )
+    });
+    run.step("netlib BLAS, CPU", || {
+        suite(Suite::Blas, Route::Cpu, Device::None)
+    });
+    run.step("netlib BLAS, every gemm to the simulated GPU", || {
+        suite(Suite::Blas, Route::Force, Device::Sim)
+    });
+    run.step("netlib BLAS, every gemm to the real GPU", || {
+        suite(Suite::Blas, Route::Force, Device::Real)
+    });
+    if !args.quick {
+        run.step("netlib LAPACK, CPU", || {
+            suite(Suite::Lapack, Route::Cpu, Device::None)
+        });
+        run.step("clients", || {
+            suite(Suite::Clients, Route::Cpu, Device::None)
+        });
+        run.step("mixes of libraries", || {
+            suite(Suite::Mixes, Route::Cpu, Device::None)
+        });
+        run.step("instructions a call", || bench::overhead(Path::new(PREFIX)));
+    }
+    let mut sum = Tally::default();
+    println!(
+        "\n{:<46} {:>9} {:>7} {:>8} {:>7}",
+        "step", "passed", "failed", "skipped", "s"
+    );
+    for step in &run.steps {
+        let t = step.tally;
+        println!(
+            "{:<46} {:>9} {:>7} {:>8} {:>7.0}",
+            step.name, t.passed, t.failed, t.skipped, step.wall_s
+        );
+        sum += t;
+    }
+    println!("{sum}");
+    if sum.failed > 0 {
+        // The last line is the count; an error would print another one.
+        std::process::exit(1);
+    }
+    Ok(())
+}
