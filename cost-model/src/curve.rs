@@ -26,13 +26,16 @@ impl Curve {
         samples.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let mut points: Vec<(f64, f64)> = Vec::with_capacity(samples.len());
         for (size, time_s) in samples {
-            let (x, y) = (size.ln(), time_s.ln());
-            match points.last().copied() {
-                // Of two samples of one size the quicker one stands: noise only adds time.
-                Some((last_x, _)) if last_x >= x => {}
-                Some((_, last_y)) => points.push((x, y.max(last_y))),
-                None => points.push((x, y)),
+            // Of two samples of one size the quicker one, which comes first, stands.
+            if points.last().is_none_or(|last| last.0 < size.ln()) {
+                points.push((size.ln(), time_s.ln()));
             }
+        }
+        // Noise only adds time: where a bigger size was quicker, the smaller one's sample is wrong.
+        let mut least = f64::INFINITY;
+        for point in points.iter_mut().rev() {
+            least = least.min(point.1);
+            point.1 = least;
         }
         (!points.is_empty()).then_some(Self { points, below })
     }
@@ -202,7 +205,8 @@ mod tests {
             Below::Constant,
         )
         .expect("samples");
-        near(c.time_s(2.0), 1.0);
+        near(c.time_s(1.0), 0.5);
+        near(c.time_s(2.0), 0.5);
         near(c.time_s(4.0), 3.0);
     }
 

@@ -45,7 +45,7 @@ const CALL_S: f64 = 100e-6;
 const START_S: f64 = 1.0;
 
 /// Page faults of fresh result pages by four threads with 4 KiB pages, H200 machine, 2026-12-01.
-const FRESH_BYTES_PER_S: f64 = 10e9;
+pub const FRESH_BYTES_PER_S: f64 = 10e9;
 
 /// Fixed time of one transfer where none was measured (10 microseconds on the H200 machine, 2026-12-01).
 const PRIOR_LATENCY_S: f64 = 10e-6;

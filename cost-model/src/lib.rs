@@ -13,7 +13,7 @@ mod profile;
 mod threshold;
 
 pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
-pub use estimate::{CpuFacts, GpuFacts};
+pub use estimate::{CpuFacts, FRESH_BYTES_PER_S, GpuFacts};
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{
     Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side, Transfers,
