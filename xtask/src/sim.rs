@@ -4,15 +4,16 @@ use crate::openblas;
 use crate::tools::{loud, target_dir, workspace};
 use anyhow::{Context, Result};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Package, file that cargo makes, name that a loader looks for.
-const LIBRARIES: [(&str, &str, &str); 4] = [
-    ("sim-cuda", "libsim_cuda.so", "libcuda.so.1"),
-    ("sim-cublas", "libsim_cublas.so", "libcublas.so.13"),
-    ("sim-cublaslt", "libsim_cublaslt.so", "libcublasLt.so.13"),
-    ("sim-cusolver", "libsim_cusolver.so", "libcusolver.so.12"),
+/// The names that a loader looks for; all are links to one file, which has one state.
+const NAMES: [&str; 4] = [
+    "libcuda.so.1",
+    "libcublas.so.13",
+    "libcublasLt.so.13",
+    "libcusolver.so.12",
 ];
 
 /// Builds and prints the folder.
@@ -25,19 +26,18 @@ pub fn run() -> Result<()> {
 pub fn prepare() -> Result<PathBuf> {
     openblas::prepare(&openblas::Args::default())?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release"]).current_dir(workspace());
-    for (package, _, _) in LIBRARIES {
-        cargo.args(["--package", package]);
-    }
-    loud(&mut cargo)?;
+    loud(
+        cargo
+            .args(["build", "--release", "--package", "sim-cuda"])
+            .current_dir(workspace()),
+    )?;
     let dir = target_dir().join("sim-cuda");
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    for (_, built, name) in LIBRARIES {
-        let from = target_dir().join("release").join(built);
-        let new = dir.join(format!("{name}.new"));
-        fs::copy(&from, &new).with_context(|| format!("cannot copy {}", from.display()))?;
-        // A program that has the old file mapped keeps it.
-        fs::rename(&new, dir.join(name))?;
+    for name in NAMES {
+        let link = dir.join(name);
+        let _ = fs::remove_file(&link);
+        symlink("../release/libsim_cuda.so", &link)
+            .with_context(|| format!("cannot create {}", link.display()))?;
     }
     Ok(dir)
 }

@@ -77,6 +77,11 @@ fn code(result: Result<(), u32>) -> u32 {
     result.err().unwrap_or(0)
 }
 
+/// Runs a body that may leave early.
+fn run(body: impl FnOnce() -> Result<(), u32>) -> Result<(), u32> {
+    body()
+}
+
 /// Passes the gate with a live handle; the runtime's rule about contexts applies.
 fn gate(function: &str, handle: usize) -> Result<Pass, u32> {
     let mut pass = state::gate(function, &BLAS, true)?;
@@ -97,7 +102,7 @@ macro_rules! entries {
         $(
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> u32 {
-                code((|| -> Result<(), u32> { $body })())
+                code(run(|| $body))
             }
         )*
     };
@@ -209,6 +214,11 @@ entries! {
             return Err(BAD_VALUE);
         }
         if alpha.is_null() || beta.is_null() {
+            return Err(BAD_VALUE);
+        }
+        // cuBLAS 13.1 loads host scalars with aligned instructions and crashes on any other address.
+        let aligned = |scalar: *const c_void| (scalar.addr() as u64).is_multiple_of(elem_bytes);
+        if !device_pointers && !(aligned(alpha) && aligned(beta)) {
             return Err(BAD_VALUE);
         }
         if m == 0 || n == 0 {

@@ -1,0 +1,635 @@
+//! The CUDA functions with Rust arguments and results: no policy, no state, no panic.
+//!
+//! Unsafe lives here because every foreign call is; handles are newtypes that only this file makes, so
+//! a function that takes one is safe as long as nothing is destroyed early, and destroying is `unsafe`.
+
+use crate::error::{CudaError, Origin};
+use crate::sys::{self, Blas, Code, Driver};
+use call::{Precision, Scalar, Trans};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ptr;
+use std::time::{Duration, Instant};
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident($raw:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name($raw);
+        // SAFETY: the driver API documents its handles as usable from every thread of the process.
+        unsafe impl Send for $name {}
+        // SAFETY: as for Send; the driver locks what it must.
+        unsafe impl Sync for $name {}
+    };
+}
+
+handle!(
+    /// A context.
+    Context(sys::CUcontext)
+);
+handle!(
+    /// A stream: work in it runs in order.
+    Stream(sys::CUstream)
+);
+handle!(
+    /// A point in a stream.
+    Event(sys::CUevent)
+);
+
+/// A cuBLAS handle: one thread at a time.
+#[derive(Debug)]
+pub struct BlasHandle(sys::cublasHandle_t);
+// SAFETY: cuBLAS allows a handle to be used by several threads one after the other.
+unsafe impl Send for BlasHandle {}
+
+/// Address in device memory; arithmetic on it is plain, the host never follows it.
+pub type DeviceAddress = u64;
+
+/// One gemm on operands in device memory.
+pub struct DeviceGemm {
+    /// Element type.
+    pub precision: Precision,
+    /// op of A.
+    pub transa: Trans,
+    /// op of B.
+    pub transb: Trans,
+    /// Rows of C.
+    pub m: usize,
+    /// Columns of C.
+    pub n: usize,
+    /// Inner dimension.
+    pub k: usize,
+    /// Factor of the product.
+    pub alpha: Scalar,
+    /// Factor of C.
+    pub beta: Scalar,
+    /// A and its leading dimension in elements.
+    pub a: (DeviceAddress, usize),
+    /// B and its leading dimension in elements.
+    pub b: (DeviceAddress, usize),
+    /// C and its leading dimension in elements.
+    pub c: (DeviceAddress, usize),
+}
+
+/// What cuBLAS may do inside a gemm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// The precision of the type at every step, whatever the environment asks of cuBLAS.
+    Pedantic,
+    /// What the environment and cuBLAS's defaults make of it; for comparison only.
+    Default,
+}
+
+/// Both libraries.
+pub struct Cuda {
+    driver: Driver,
+    blas: Blas,
+}
+
+/// The driver's name of a code.
+pub fn driver_code_name(driver: &Driver, code: Code) -> String {
+    let mut name: *const c_char = ptr::null();
+    // SAFETY: cuGetErrorName takes any number and writes a pointer to a static string, or null.
+    let found = unsafe { (driver.cuGetErrorName)(code, &raw mut name) };
+    if found != sys::SUCCESS || name.is_null() {
+        return "a code that this driver does not name".into();
+    }
+    // SAFETY: not null, so it is one of the driver's static strings.
+    unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A wait spins (yielding the processor) for this long before it sleeps: a chunk of 2 MiB takes 40 to
+/// 350 microseconds on PCIe 5 (2026-12-01, H200), so a running transfer is never slept through.
+const SPIN: Duration = Duration::from_millis(1);
+
+/// Length of one sleep of a wait, a twentieth of [`SPIN`].
+const SLEEP: Duration = Duration::from_micros(50);
+
+impl Cuda {
+    /// The two function tables.
+    pub fn new(driver: Driver, blas: Blas) -> Self {
+        Self { driver, blas }
+    }
+
+    fn driver(&self, function: &'static str, code: Code) -> Result<(), CudaError> {
+        if code == sys::SUCCESS {
+            return Ok(());
+        }
+        let name = driver_code_name(&self.driver, code);
+        Err(CudaError {
+            function,
+            code,
+            name,
+            origin: Origin::Driver,
+        })
+    }
+
+    fn blas(&self, function: &'static str, code: Code) -> Result<(), CudaError> {
+        if code == sys::SUCCESS {
+            return Ok(());
+        }
+        let name = sys::blas_code_name(code)
+            .unwrap_or("a code that is not documented")
+            .into();
+        Err(CudaError {
+            function,
+            code,
+            name,
+            origin: Origin::Blas,
+        })
+    }
+
+    /// Starts the driver in this process.
+    pub fn init(&self) -> Result<(), CudaError> {
+        // SAFETY: flags must be 0.
+        self.driver("cuInit", unsafe { (self.driver.cuInit)(0) })
+    }
+
+    /// Number of devices.
+    pub fn device_count(&self) -> Result<u32, CudaError> {
+        let mut count: c_int = 0;
+        // SAFETY: writes one int.
+        let code = unsafe { (self.driver.cuDeviceGetCount)(&raw mut count) };
+        self.driver("cuDeviceGetCount", code)?;
+        Ok(count.max(0).unsigned_abs())
+    }
+
+    /// Device by number.
+    pub fn device(&self, number: u32) -> Result<sys::CUdevice, CudaError> {
+        let mut device: sys::CUdevice = 0;
+        let number = c_int::try_from(number).unwrap_or(c_int::MAX);
+        // SAFETY: writes one int; a number out of range is an error code.
+        let code = unsafe { (self.driver.cuDeviceGet)(&raw mut device, number) };
+        self.driver("cuDeviceGet", code)?;
+        Ok(device)
+    }
+
+    /// Its name.
+    pub fn device_name(&self, device: sys::CUdevice) -> Result<String, CudaError> {
+        let mut name = [0u8; 256];
+        // SAFETY: writes at most 256 bytes, its terminator included.
+        let code = unsafe {
+            (self.driver.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), 256, device)
+        };
+        self.driver("cuDeviceGetName", code)?;
+        let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+        Ok(text.to_string_lossy().into_owned())
+    }
+
+    /// Its UUID, as `nvidia-smi -L` prints it.
+    pub fn device_uuid(&self, device: sys::CUdevice) -> Result<String, CudaError> {
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: writes 16 bytes.
+        let code = unsafe { (self.driver.cuDeviceGetUuid)(&raw mut uuid, device) };
+        self.driver("cuDeviceGetUuid", code)?;
+        let mut text = String::from("GPU");
+        for (i, byte) in uuid.bytes.iter().enumerate() {
+            if matches!(i, 0 | 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push_str(&format!("{:02x}", byte.cast_unsigned()));
+        }
+        Ok(text)
+    }
+
+    /// One of its attributes.
+    pub fn attribute(&self, device: sys::CUdevice, attribute: c_int) -> Result<u32, CudaError> {
+        let mut value: c_int = 0;
+        // SAFETY: writes one int; an unknown attribute is an error code.
+        let code = unsafe { (self.driver.cuDeviceGetAttribute)(&raw mut value, attribute, device) };
+        self.driver("cuDeviceGetAttribute", code)?;
+        Ok(value.max(0).unsigned_abs())
+    }
+
+    /// Its memory in bytes.
+    pub fn total_memory_bytes(&self, device: sys::CUdevice) -> Result<u64, CudaError> {
+        let mut bytes = 0usize;
+        // SAFETY: writes one size_t.
+        let code = unsafe { (self.driver.cuDeviceTotalMem_v2)(&raw mut bytes, device) };
+        self.driver("cuDeviceTotalMem_v2", code)?;
+        Ok(bytes as u64)
+    }
+
+    /// Takes a share of the device's primary context.
+    pub fn retain_primary(&self, device: sys::CUdevice) -> Result<Context, CudaError> {
+        let mut context = ptr::null_mut();
+        // SAFETY: writes one handle.
+        let code = unsafe { (self.driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
+        self.driver("cuDevicePrimaryCtxRetain", code)?;
+        Ok(Context(context))
+    }
+
+    /// Gives the share back.
+    ///
+    /// # Safety
+    /// Nothing of ours uses the context afterwards.
+    pub unsafe fn release_primary(&self, device: sys::CUdevice) -> Result<(), CudaError> {
+        // SAFETY: the caller retained it once and is done with it.
+        let code = unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(device) };
+        self.driver("cuDevicePrimaryCtxRelease_v2", code)
+    }
+
+    /// Makes `context` current on this thread until the guard is dropped; whatever was current before
+    /// is current again then.
+    pub fn enter(&self, context: Context) -> Result<Entered<'_>, CudaError> {
+        // SAFETY: the context is retained as long as the backend lives.
+        let code = unsafe { (self.driver.cuCtxPushCurrent_v2)(context.0) };
+        self.driver("cuCtxPushCurrent_v2", code)?;
+        Ok(Entered {
+            cuda: self,
+            this_thread: core::marker::PhantomData,
+        })
+    }
+
+    /// (free, total) bytes of the current device.
+    pub fn memory_bytes(&self) -> Result<(u64, u64), CudaError> {
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: writes two size_t.
+        let code = unsafe { (self.driver.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
+        self.driver("cuMemGetInfo_v2", code)?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Device memory.
+    pub fn alloc(&self, bytes: usize) -> Result<DeviceAddress, CudaError> {
+        let mut address: sys::CUdeviceptr = 0;
+        // SAFETY: writes one address.
+        let code = unsafe { (self.driver.cuMemAlloc_v2)(&raw mut address, bytes) };
+        self.driver("cuMemAlloc_v2", code)?;
+        Ok(address)
+    }
+
+    /// Gives device memory back.
+    ///
+    /// # Safety
+    /// `address` came from [`Cuda::alloc`] and no queued work uses it.
+    pub unsafe fn free(&self, address: DeviceAddress) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        self.driver("cuMemFree_v2", unsafe {
+            (self.driver.cuMemFree_v2)(address)
+        })
+    }
+
+    /// Pinned host memory.
+    pub fn alloc_pinned(&self, bytes: usize) -> Result<*mut u8, CudaError> {
+        let mut memory: *mut c_void = ptr::null_mut();
+        // SAFETY: writes one pointer.
+        let code = unsafe { (self.driver.cuMemAllocHost_v2)(&raw mut memory, bytes) };
+        self.driver("cuMemAllocHost_v2", code)?;
+        Ok(memory.cast())
+    }
+
+    /// Gives pinned memory back.
+    ///
+    /// # Safety
+    /// `memory` came from [`Cuda::alloc_pinned`] and nothing uses it any more.
+    pub unsafe fn free_pinned(&self, memory: *mut u8) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        self.driver("cuMemFreeHost", unsafe {
+            (self.driver.cuMemFreeHost)(memory.cast())
+        })
+    }
+
+    /// A stream that does not wait for the host program's default stream.
+    pub fn stream(&self) -> Result<Stream, CudaError> {
+        let mut stream = ptr::null_mut();
+        // SAFETY: writes one handle.
+        let code =
+            unsafe { (self.driver.cuStreamCreate)(&raw mut stream, sys::STREAM_NON_BLOCKING) };
+        self.driver("cuStreamCreate", code)?;
+        Ok(Stream(stream))
+    }
+
+    /// Destroys a stream.
+    ///
+    /// # Safety
+    /// Nobody uses it afterwards.
+    pub unsafe fn destroy_stream(&self, stream: Stream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        self.driver("cuStreamDestroy_v2", unsafe {
+            (self.driver.cuStreamDestroy_v2)(stream.0)
+        })
+    }
+
+    /// An event, with a clock or without.
+    pub fn event(&self, timed: bool) -> Result<Event, CudaError> {
+        let mut event = ptr::null_mut();
+        let flags: c_uint = if timed {
+            sys::EVENT_TIMED
+        } else {
+            sys::EVENT_UNTIMED
+        };
+        // SAFETY: writes one handle.
+        let code = unsafe { (self.driver.cuEventCreate)(&raw mut event, flags) };
+        self.driver("cuEventCreate", code)?;
+        Ok(Event(event))
+    }
+
+    /// Destroys an event.
+    ///
+    /// # Safety
+    /// Nobody uses it afterwards.
+    pub unsafe fn destroy_event(&self, event: Event) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        self.driver("cuEventDestroy_v2", unsafe {
+            (self.driver.cuEventDestroy_v2)(event.0)
+        })
+    }
+
+    /// Puts `event` behind everything that is in `stream` now.
+    pub fn record(&self, event: Event, stream: Stream) -> Result<(), CudaError> {
+        // SAFETY: both handles are live (this module's rule).
+        let code = unsafe { (self.driver.cuEventRecord)(event.0, stream.0) };
+        self.driver("cuEventRecord", code)
+    }
+
+    /// Lets later work of `stream` wait for the last recording of `event`, if there is one.
+    pub fn stream_wait(&self, stream: Stream, event: Event) -> Result<(), CudaError> {
+        // SAFETY: both handles are live (this module's rule); flags must be 0.
+        let code = unsafe { (self.driver.cuStreamWaitEvent)(stream.0, event.0, 0) };
+        self.driver("cuStreamWaitEvent", code)
+    }
+
+    /// True once everything before the last recording of `event` has run.
+    pub fn happened(&self, event: Event) -> Result<bool, CudaError> {
+        // SAFETY: the handle is live (this module's rule).
+        match unsafe { (self.driver.cuEventQuery)(event.0) } {
+            sys::NOT_READY => Ok(false),
+            code => self.driver("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// Waits for `event`, at most for `limit`: a device that does not answer must not hold the program.
+    pub fn wait(&self, event: Event, limit: Duration) -> Result<(), CudaError> {
+        if self.happened(event)? {
+            return Ok(());
+        }
+        let start = Instant::now();
+        loop {
+            if self.happened(event)? {
+                return Ok(());
+            }
+            let waited = start.elapsed();
+            if waited > limit {
+                let name = format!("not ready after {:.0} s", waited.as_secs_f64());
+                let code = sys::NOT_READY;
+                let function = "cuEventQuery";
+                return Err(CudaError {
+                    function,
+                    code,
+                    name,
+                    origin: Origin::Deadline,
+                });
+            }
+            if waited < SPIN {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(SLEEP);
+            }
+        }
+    }
+
+    /// Seconds between two timed events that have both happened.
+    pub fn elapsed_s(&self, from: Event, to: Event) -> Result<f64, CudaError> {
+        let mut milliseconds = 0f32;
+        // SAFETY: both handles are live (this module's rule); writes one float.
+        let code = unsafe { (self.driver.cuEventElapsedTime)(&raw mut milliseconds, from.0, to.0) };
+        self.driver("cuEventElapsedTime", code)?;
+        Ok(f64::from(milliseconds) * 1e-3)
+    }
+
+    /// Queues a copy to the device.
+    ///
+    /// # Safety
+    /// `from` is pinned memory of `bytes` bytes that nobody writes or frees before the stream has
+    /// passed this point; `to` has room for them.
+    pub unsafe fn copy_in(
+        &self,
+        to: DeviceAddress,
+        from: *const u8,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.driver.cuMemcpyHtoDAsync_v2)(to, from.cast(), bytes, stream.0) };
+        self.driver("cuMemcpyHtoDAsync_v2", code)
+    }
+
+    /// Queues a copy from the device.
+    ///
+    /// # Safety
+    /// `to` is pinned memory of `bytes` bytes that nobody touches before the stream has passed this
+    /// point.
+    pub unsafe fn copy_out(
+        &self,
+        to: *mut u8,
+        from: DeviceAddress,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.driver.cuMemcpyDtoHAsync_v2)(to.cast(), from, bytes, stream.0) };
+        self.driver("cuMemcpyDtoHAsync_v2", code)
+    }
+
+    /// A cuBLAS handle on `stream`: scalars in host memory, arithmetic pinned, no atomics (so that the
+    /// same call gives the same bits).
+    pub fn blas_handle(&self, stream: Stream) -> Result<BlasHandle, CudaError> {
+        let mut raw: sys::cublasHandle_t = ptr::null_mut();
+        // SAFETY: writes one handle, for the current context.
+        self.blas("cublasCreate_v2", unsafe {
+            (self.blas.cublasCreate_v2)(&raw mut raw)
+        })?;
+        let handle = BlasHandle(raw);
+        let set = || -> Result<(), CudaError> {
+            let host = sys::cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST;
+            // SAFETY: both handles are live.
+            let code = unsafe { (self.blas.cublasSetStream_v2)(raw, stream.0) };
+            self.blas("cublasSetStream_v2", code)?;
+            // SAFETY: the handle is live and the mode is one of the enumeration.
+            let code = unsafe { (self.blas.cublasSetPointerMode_v2)(raw, host) };
+            self.blas("cublasSetPointerMode_v2", code)?;
+            let none = sys::cublasAtomicsMode_t::CUBLAS_ATOMICS_NOT_ALLOWED;
+            // SAFETY: as above.
+            let code = unsafe { (self.blas.cublasSetAtomicsMode)(raw, none) };
+            self.blas("cublasSetAtomicsMode", code)?;
+            self.set_arithmetic(&handle, Arithmetic::Pedantic)
+        };
+        match set() {
+            Ok(()) => Ok(handle),
+            Err(e) => {
+                // SAFETY: nobody else has seen the handle. Its own error, if any, adds nothing to `e`.
+                let _ = unsafe { self.destroy_blas_handle(handle) };
+                Err(e)
+            }
+        }
+    }
+
+    /// Sets the handle's math mode.
+    pub fn set_arithmetic(
+        &self,
+        handle: &BlasHandle,
+        arithmetic: Arithmetic,
+    ) -> Result<(), CudaError> {
+        let mode = match arithmetic {
+            Arithmetic::Pedantic => sys::cublasMath_t::CUBLAS_PEDANTIC_MATH,
+            Arithmetic::Default => sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
+        };
+        // SAFETY: the handle is live and the mode is one of the enumeration.
+        let code = unsafe { (self.blas.cublasSetMathMode)(handle.0, mode) };
+        self.blas("cublasSetMathMode", code)
+    }
+
+    /// Destroys a cuBLAS handle.
+    ///
+    /// # Safety
+    /// Its queued work has run.
+    pub unsafe fn destroy_blas_handle(&self, handle: BlasHandle) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise; the handle is consumed.
+        let code = unsafe { (self.blas.cublasDestroy_v2)(handle.0) };
+        self.blas("cublasDestroy_v2", code)
+    }
+
+    /// cuBLAS's version number.
+    pub fn blas_version(&self, handle: &BlasHandle) -> Result<u32, CudaError> {
+        let mut version: c_int = 0;
+        // SAFETY: the handle is live; writes one int.
+        let code = unsafe { (self.blas.cublasGetVersion_v2)(handle.0, &raw mut version) };
+        self.blas("cublasGetVersion_v2", code)?;
+        Ok(version.max(0).unsigned_abs())
+    }
+
+    /// Gives the handle scratch memory, so that cuBLAS allocates none of its own.
+    ///
+    /// # Safety
+    /// The memory stays allocated until the work queued with the handle has run.
+    pub unsafe fn set_workspace(
+        &self,
+        handle: &BlasHandle,
+        address: DeviceAddress,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        let pointer = ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.blas.cublasSetWorkspace_v2)(handle.0, pointer, bytes) };
+        self.blas("cublasSetWorkspace_v2", code)
+    }
+
+    /// Queues a gemm on the handle's stream.
+    ///
+    /// # Safety
+    /// The operands' addresses and leading dimensions describe device memory that stays allocated, and
+    /// is not written by other work, until the stream has passed this point.
+    pub unsafe fn gemm(
+        &self,
+        handle: &BlasHandle,
+        gemm: &DeviceGemm,
+        arithmetic: Arithmetic,
+    ) -> Result<(), CudaError> {
+        use sys::cublasComputeType_t as Compute;
+        use sys::cudaDataType_t as Type;
+        let (data, compute) = match (gemm.precision, arithmetic) {
+            (Precision::S, Arithmetic::Pedantic) => {
+                (Type::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F_PEDANTIC)
+            }
+            (Precision::C, Arithmetic::Pedantic) => {
+                (Type::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F_PEDANTIC)
+            }
+            (Precision::D, Arithmetic::Pedantic) => {
+                (Type::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F_PEDANTIC)
+            }
+            (Precision::Z, Arithmetic::Pedantic) => {
+                (Type::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F_PEDANTIC)
+            }
+            (Precision::S, Arithmetic::Default) => (Type::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F),
+            (Precision::C, Arithmetic::Default) => (Type::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F),
+            (Precision::D, Arithmetic::Default) => (Type::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
+            (Precision::Z, Arithmetic::Default) => (Type::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
+        };
+        let (alpha, beta) = (
+            Host::new(gemm.precision, gemm.alpha),
+            Host::new(gemm.precision, gemm.beta),
+        );
+        let pointer = |address: DeviceAddress| -> *mut c_void {
+            ptr::with_exposed_provenance_mut(address as usize)
+        };
+        // SAFETY: the operands are the caller's promise; alpha and beta are host scalars of the compute
+        // type, read during the call (host pointer mode, set for every handle).
+        let code = unsafe {
+            (self.blas.cublasGemmEx_64)(
+                handle.0,
+                operation(gemm.transa),
+                operation(gemm.transb),
+                gemm.m as i64,
+                gemm.n as i64,
+                gemm.k as i64,
+                alpha.pointer(),
+                pointer(gemm.a.0),
+                data,
+                gemm.a.1 as i64,
+                pointer(gemm.b.0),
+                data,
+                gemm.b.1 as i64,
+                beta.pointer(),
+                pointer(gemm.c.0),
+                data,
+                gemm.c.1 as i64,
+                compute,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,
+            )
+        };
+        self.blas("cublasGemmEx_64", code)
+    }
+}
+
+/// A context that is current on this thread.
+pub struct Entered<'a> {
+    cuda: &'a Cuda,
+    /// Not Send: the stack of contexts is the thread's.
+    this_thread: core::marker::PhantomData<*const ()>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut context = ptr::null_mut();
+        // SAFETY: pops what `enter` pushed on this thread (the guard is not Send). An error leaves
+        // nothing to be done.
+        let _ = unsafe { (self.cuda.driver.cuCtxPopCurrent_v2)(&raw mut context) };
+    }
+}
+
+/// A scalar in the bits that cuBLAS reads, aligned as it wants: cuBLAS 13.1 loads a complex double
+/// scalar with an aligned 16-byte instruction and crashes the process on any other address.
+#[repr(C, align(16))]
+struct Host([u8; 16]);
+
+impl Host {
+    fn new(precision: Precision, scalar: Scalar) -> Self {
+        let mut bytes = [0; 16];
+        match precision {
+            // Narrowing gives the caller's own bits back: the value was widened from f32.
+            Precision::S | Precision::C => {
+                bytes[..4].copy_from_slice(&(scalar.re as f32).to_ne_bytes());
+                bytes[4..8].copy_from_slice(&(scalar.im as f32).to_ne_bytes());
+            }
+            Precision::D | Precision::Z => {
+                bytes[..8].copy_from_slice(&scalar.re.to_ne_bytes());
+                bytes[8..].copy_from_slice(&scalar.im.to_ne_bytes());
+            }
+        }
+        Self(bytes)
+    }
+
+    fn pointer(&self) -> *const c_void {
+        self.0.as_ptr().cast()
+    }
+}
+
+fn operation(trans: Trans) -> sys::cublasOperation_t {
+    match trans {
+        Trans::N => sys::cublasOperation_t::CUBLAS_OP_N,
+        Trans::T => sys::cublasOperation_t::CUBLAS_OP_T,
+        Trans::C => sys::cublasOperation_t::CUBLAS_OP_C,
+    }
+}
