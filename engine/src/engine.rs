@@ -120,6 +120,8 @@ struct Plan<'a> {
     reason: &'static str,
     detail: Option<String>,
     prediction: Prediction,
+    /// Time that was waited for the start.
+    waited_s: f64,
 }
 
 impl<'a> Plan<'a> {
@@ -129,6 +131,7 @@ impl<'a> Plan<'a> {
             reason,
             detail,
             prediction: Prediction::default(),
+            waited_s: 0.0,
         }
     }
 
@@ -138,6 +141,7 @@ impl<'a> Plan<'a> {
             reason: "forced",
             detail: None,
             prediction: Prediction::default(),
+            waited_s: 0.0,
         }
     }
 
@@ -147,6 +151,7 @@ impl<'a> Plan<'a> {
             reason: decision.reason.name(),
             detail: None,
             prediction: decision.prediction,
+            waited_s: 0.0,
         }
     }
 }
@@ -350,6 +355,7 @@ impl Engine {
             predicted_gpu_s: plan.prediction.gpu_s(),
             startup_s: plan.prediction.startup_s,
             queue_s: plan.prediction.queue_s,
+            waited_s: plan.waited_s,
             seconds: 0.0,
             bytes_in: 0,
             bytes_out: 0,
@@ -363,11 +369,12 @@ impl Engine {
     fn plan(&'static self, shape: &Shape, cpu_threads: u32) -> Plan<'static> {
         let settings = &self.setup.settings;
         if settings.mode != Mode::Auto {
+            let mut waited_s = 0.0;
             if matches!(self.start.state(), State::NotStarted | State::Starting(_)) {
                 self.begin();
-                self.start.wait(START_LIMIT);
+                waited_s = self.start.wait(START_LIMIT);
             }
-            return match self.start.state() {
+            let plan = match self.start.state() {
                 State::Ready(device) if settings.mode == Mode::Force => Plan::forced(device),
                 State::Ready(device) => {
                     // Nothing but the call counts, so that each run decides alike.
@@ -386,6 +393,7 @@ impl Engine {
                     Some(format!("not ready after {} s", START_LIMIT.as_secs())),
                 ),
             };
+            return Plan { waited_s, ..plan };
         }
         match self.start.state() {
             State::Ready(device) => self.plan_ready(device, shape, cpu_threads),
@@ -434,10 +442,9 @@ impl Engine {
             // To the point where even an immediate start would not pay any more: the call then takes
             // twice the CPU's time at worst.
             let worth_s = decision.prediction.cpu_s - decision.prediction.busy_s();
-            self.start.wait(Duration::from_secs_f64(
-                worth_s.clamp(0.0, START_LIMIT.as_secs_f64()),
-            ));
-            return match self.start.state() {
+            let limit_s = worth_s.clamp(0.0, START_LIMIT.as_secs_f64());
+            let waited_s = self.start.wait(Duration::from_secs_f64(limit_s));
+            let plan = match self.start.state() {
                 State::Ready(device) => self.plan_ready(device, shape, cpu_threads),
                 State::Unusable(why) => Plan::cpu("gpu-unavailable", Some(why.to_owned())),
                 State::NotStarted | State::Starting(_) => Plan {
@@ -445,8 +452,10 @@ impl Engine {
                     reason: Reason::StartupTooLong.name(),
                     detail: None,
                     prediction: decision.prediction,
+                    waited_s,
                 },
             };
+            return Plan { waited_s, ..plan };
         }
         if decision.reason == Reason::StartupTooLong {
             let saving_ns = nanoseconds(decision.prediction.saving_s());
@@ -460,6 +469,7 @@ impl Engine {
             reason: decision.reason.name(),
             detail: None,
             prediction: decision.prediction,
+            waited_s: 0.0,
         }
     }
 
@@ -477,10 +487,11 @@ impl Engine {
                 Err(failure) => {
                     self.close_gate();
                     // Who forces the GPU wants to hear that there is none.
-                    if !failure.quiet || self.setup.settings.mode == Mode::Force {
+                    let told = !failure.quiet || self.setup.settings.mode == Mode::Force;
+                    if told {
                         os::complain(&format!("{}; every call runs on the CPU", failure.line));
                     }
-                    self.log.start_failed(&failure.line);
+                    self.log.start_failed(&failure.line, told);
                 }
             },
         );

@@ -12,6 +12,7 @@ mod engine;
 pub mod files;
 pub mod log;
 pub mod machine;
+pub mod measure;
 pub mod os;
 mod process;
 mod start;

@@ -61,7 +61,9 @@ pub struct CallRecord {
     pub startup_s: f64,
     /// Of which waiting for other calls.
     pub queue_s: f64,
-    /// What it took.
+    /// Time that the call waited for the GPU's start before it ran.
+    pub waited_s: f64,
+    /// What it took from then on.
     pub seconds: f64,
     /// Bytes to the device.
     pub bytes_in: u64,
@@ -244,9 +246,9 @@ impl Log {
         }
     }
 
-    /// The GPU cannot be used.
-    pub fn start_failed(&self, reason: &str) {
-        if self.wants_calls() {
+    /// The GPU cannot be used. `told`: standard error has the line already.
+    pub fn start_failed(&self, reason: &str, told: bool) {
+        if self.wants_calls() && !(told && matches!(self.sink, Sink::Stderr)) {
             #[derive(Serialize)]
             struct Failed<'a> {
                 reason: &'a str,
@@ -388,6 +390,9 @@ fn call_line(r: &CallRecord) -> String {
         }
     }
     let _ = write!(line, ") took {}", seconds(r.seconds));
+    if r.waited_s > 0.0 {
+        let _ = write!(line, " after waiting {} for the GPU", seconds(r.waited_s));
+    }
     if r.route == "gpu" {
         let _ = write!(
             line,
@@ -488,6 +493,7 @@ mod tests {
             predicted_gpu_s: 0.25,
             startup_s: 0.125,
             queue_s: 0.0,
+            waited_s: 0.0,
             seconds: 0.25,
             bytes_in: 2048,
             bytes_out: 1024,

@@ -131,15 +131,16 @@ impl Start {
         }
     }
 
-    /// Waits until the GPU is ready or cannot be used, at most `limit`.
-    pub fn wait(&self, limit: Duration) {
-        let deadline = Instant::now() + limit;
+    /// Waits until the GPU is ready or cannot be used, at most `limit`. Returns the time it took.
+    pub fn wait(&self, limit: Duration) -> f64 {
+        let began = Instant::now();
         let mut guard = self.waiters.lock();
         while self.outcome.get().is_none() {
-            if self.done.wait_until(&mut guard, deadline).timed_out() {
-                return;
+            if self.done.wait_until(&mut guard, began + limit).timed_out() {
+                break;
             }
         }
+        began.elapsed().as_secs_f64()
     }
 
     /// The device is not used again in this process. True for the first reason that is given.
