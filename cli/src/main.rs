@@ -1,2 +1,47 @@
-//! Placeholder.
-fn main() {}
+//! `gpu-offload`: runs programs on the drop-in libraries, says what they would do, calibrates.
+//!
+//! The command line only; what it reports comes from the engine, what it decides from the cost model.
+//!
+//! # Exit status
+//! 0: done; for `status`: heavy calls can go to the GPU. 1: trouble, said in one line; for `status`:
+//! they cannot. 2: wrong command line. `run` passes on its command's; 126: the command cannot be
+//! executed, 127: it is not there.
+#![forbid(unsafe_code)]
+
+mod calibrate;
+mod prefix;
+mod run;
+mod status;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Drop-in BLAS and LAPACK whose heavy calls run on the GPU where that is quicker.
+#[derive(Parser)]
+#[command(name = "gpu-offload", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program on the drop-in libraries
+    Run(run::Args),
+    /// Say what is installed, which GPU there is, and where calls would go
+    Status(status::Args),
+    /// Measure this machine, so that calls go where they finish sooner
+    Calibrate(calibrate::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
+    };
+    outcome.unwrap_or_else(|e| {
+        eprintln!("gpu-offload: {e:#}");
+        ExitCode::from(1)
+    })
+}

@@ -1,0 +1,37 @@
+//! Where this program is installed: DIR/bin/gpu-offload beside DIR/lib/libblas.so.3.
+
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// Libraries of a prefix, with what they hold.
+pub const LIBRARIES: [(&str, &str); 4] = [
+    ("libblas.so.3", "BLAS and CBLAS"),
+    ("liblapack.so.3", "LAPACK"),
+    ("liblapacke.so.3", "C interface of LAPACK"),
+    ("libgpu_offload.so.0", "the engine"),
+];
+
+/// The library folder of this installation, symbolic links resolved.
+pub fn library_dir() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot find this program's own path")?;
+    let exe = exe
+        .canonicalize()
+        .with_context(|| format!("cannot resolve {}", exe.display()))?;
+    Ok(exe
+        .parent()
+        .and_then(Path::parent)
+        .unwrap_or(Path::new("/"))
+        .join("lib"))
+}
+
+/// The path of the installed BLAS library.
+pub fn blas(library_dir: &Path) -> Result<PathBuf> {
+    let path = library_dir.join("libblas.so.3");
+    anyhow::ensure!(
+        path.exists(),
+        "{}: no such file; accepted: gpu-offload installed as DIR/bin/gpu-offload beside \
+         DIR/lib/libblas.so.3",
+        path.display()
+    );
+    Ok(path)
+}
