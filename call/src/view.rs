@@ -184,6 +184,23 @@ impl<'a> MatMut<'a> {
         (MatMut { cols: j, ..self }, MatMut { data: right, cols: self.cols - j, ..self })
     }
 
+    /// Disjoint views of rows `0..i` and `i..rows`.
+    ///
+    /// # Panics
+    /// If `i > rows`.
+    pub fn split_rows(self, i: usize) -> (MatMut<'a>, MatMut<'a>) {
+        assert!(i <= self.rows);
+        // For i == rows the pointer is only kept, never read through.
+        let below = self.data.wrapping_add(i * self.elem_bytes);
+        (MatMut { rows: i, ..self }, MatMut { data: below, rows: self.rows - i, ..self })
+    }
+
+    /// A view of nothing.
+    pub fn empty() -> Self {
+        let data = core::ptr::NonNull::dangling().as_ptr();
+        Self { data, rows: 0, cols: 0, ld: 0, elem_bytes: 1, life: PhantomData }
+    }
+
     /// A second name for the same operand, as long as the first one is not used.
     pub fn reborrow(&mut self) -> MatMut<'_> {
         MatMut {
@@ -224,6 +241,20 @@ mod tests {
         }
         // The gap row (index 3 of each column) is untouched.
         assert_eq!(data, [1, 1, 1, 0, 1, 1, 1, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]);
+    }
+
+    #[test]
+    fn split_rows_stays_in_its_rows() {
+        let mut data = vec![0u8; 4 * 2];
+        let data_ptr = data.as_mut_ptr();
+        // SAFETY: 3 x 2 one-byte elements with ld 4 lie inside `data`.
+        let whole = unsafe { MatMut::new(data_ptr, 3, 2, 4, 1) }.expect("valid");
+        let (mut above, mut below) = whole.split_rows(1);
+        for j in 0..2 {
+            above.write_column_piece(j, 0, &[1]);
+            below.write_column_piece(j, 0, &[2, 2]);
+        }
+        assert_eq!(data, [1, 2, 2, 0, 1, 2, 2, 0]);
     }
 
     #[test]

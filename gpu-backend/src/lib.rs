@@ -1,1 +1,243 @@
-//! Placeholder.
+//! The CUDA device behind `call::Backend`: loading, memory, staging, and the routines that run on it.
+//!
+//! The libraries are found and opened at run time, so that what links this crate loads on a machine
+//! without any NVIDIA software. It must not know the cost model, must not print, must not panic out and
+//! must not call CUDA from a destructor at exit.
+//!
+//! Layers: `sys` (the foreign functions), `result` (the same with Rust arguments), `device` (what was
+//! started); `staging` moves matrices, `stream` cuts them, `gemm` is the first routine.
+
+mod device;
+mod error;
+mod gemm;
+mod loader;
+mod measure;
+mod memory;
+mod result;
+mod scratch;
+mod staging;
+mod stream;
+mod sys;
+
+pub use error::StartError;
+pub use result::Arithmetic;
+
+use call::{Backend, Call, Failure, Precision, Ready};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How the device is started and what it may use.
+#[derive(Clone, Debug)]
+pub struct StartOptions {
+    /// Number of the device, in the driver's order.
+    pub device: u32,
+    /// The most device memory that this process may hold.
+    pub memory_limit_bytes: Option<u64>,
+    /// Part of the device's memory that stays free for others, 0 to 1.
+    pub reserve_fraction: f64,
+    /// Threads that copy; 0 chooses min(8, half the cores).
+    pub staging_threads: u32,
+    /// Bytes of a pinned chunk.
+    pub chunk_bytes: usize,
+    /// The most pinned memory; each thread has two chunks.
+    pub pinned_max_bytes: usize,
+    /// Folders that are searched before any other.
+    pub library_dirs: Vec<PathBuf>,
+}
+
+/// More copying threads than this bring nothing: 49 GB/s with 8 and with 12 (2026-12-01, H200).
+const MOST_STAGING_THREADS: usize = 8;
+
+/// Smallest chunk that is accepted; below it every transfer is latency.
+const CHUNK_MIN_BYTES: usize = 64 << 10;
+
+impl Default for StartOptions {
+    fn default() -> Self {
+        Self {
+            device: 0,
+            memory_limit_bytes: None,
+            // A tenth: what a framework beside us needs for its own next allocation. Chosen.
+            reserve_fraction: 0.1,
+            staging_threads: 0,
+            // 2 MiB reached the link's rate with 8 threads (2026-12-01, H200).
+            chunk_bytes: 2 << 20,
+            pinned_max_bytes: 256 << 20,
+            library_dirs: Vec::new(),
+        }
+    }
+}
+
+impl StartOptions {
+    /// Threads and bytes of a chunk, within the bound on pinned memory.
+    fn staging(&self) -> (usize, usize) {
+        let chunk_bytes = self.chunk_bytes.max(CHUNK_MIN_BYTES).next_multiple_of(4096);
+        let wanted = match self.staging_threads {
+            0 => {
+                let cores = std::thread::available_parallelism().map_or(2, usize::from);
+                (cores / 2).clamp(1, MOST_STAGING_THREADS)
+            }
+            threads => threads as usize,
+        };
+        let most = self.pinned_max_bytes / (2 * chunk_bytes);
+        (wanted.min(most.max(1)), chunk_bytes)
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceInfo {
+    /// The device's name.
+    pub name: String,
+    /// Its UUID, as nvidia-smi prints it.
+    pub uuid: String,
+    /// Newest CUDA version that the driver serves: 1000 * major + 10 * minor.
+    pub driver_version: u32,
+    /// Major and minor.
+    pub compute_capability: (u32, u32),
+    /// Multiprocessors.
+    pub sm_count: u32,
+    /// Their highest clock.
+    pub clock_khz: u32,
+    /// Memory of the device.
+    pub memory_bytes: u64,
+    /// cuBLAS's own version number.
+    pub cublas_version: u32,
+    /// Name and path of each library.
+    pub libraries: Vec<(String, PathBuf)>,
+}
+
+/// Rates of moving ordinary memory through the staging pool.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TransferRates {
+    /// Fixed cost of one transfer.
+    pub latency_s: f64,
+    /// To the device.
+    pub in_bytes_per_s: f64,
+    /// From the device, into memory that was touched before.
+    pub out_bytes_per_s: f64,
+}
+
+/// What the device did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// gemm calls whose kernels were launched.
+    pub gemm_calls: u64,
+    /// gemm kernels launched (a call has one for each panel).
+    pub gemm_kernels: u64,
+    /// Bytes moved to the device.
+    pub bytes_in: u64,
+    /// Bytes moved from the device.
+    pub bytes_out: u64,
+    /// Calls of the driver's allocator.
+    pub allocations: u64,
+    /// Times that cached memory was given back.
+    pub trims: u64,
+    /// Device memory held now, in use or cached.
+    pub held_bytes: u64,
+}
+
+/// A started GPU. Dropping it leaves everything as it is (no CUDA call at exit).
+pub struct Gpu {
+    device: device::Device,
+}
+
+impl Gpu {
+    /// Loads the libraries, starts the driver, the first lane and the staging threads. Takes 1 to 2 s on
+    /// a real device.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing but loaded libraries is left behind.
+    pub fn start(options: &StartOptions) -> Result<Self, StartError> {
+        Ok(Self {
+            device: device::Device::start(options)?,
+        })
+    }
+
+    /// What was found.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.device.info
+    }
+
+    /// (free, total) bytes of the device's memory now.
+    ///
+    /// # Errors
+    /// When the device does not answer.
+    pub fn memory_bytes(&self) -> Result<(u64, u64), Failure> {
+        let _entered = self.device.enter()?;
+        self.device
+            .cuda
+            .memory_bytes()
+            .map_err(|e| self.device.health.note(&e))
+    }
+
+    /// Measures the staged path with transfers of `bytes` bytes.
+    ///
+    /// # Errors
+    /// Any [`Failure`].
+    pub fn measure_transfers(&self, bytes: usize) -> Result<TransferRates, Failure> {
+        measure::transfers(&self.device, bytes)
+    }
+
+    /// Seconds of one m x n x k gemm kernel alone, operands on the device: the best of `repeat` runs
+    /// after a first one that is not counted.
+    ///
+    /// # Errors
+    /// Any [`Failure`].
+    pub fn measure_gemm_kernel(
+        &self,
+        precision: Precision,
+        (m, n, k): (usize, usize, usize),
+        arithmetic: Arithmetic,
+        repeat: u32,
+    ) -> Result<f64, Failure> {
+        measure::gemm_kernel(&self.device, precision, (m, n, k), arithmetic, repeat)
+    }
+
+    /// What the device did so far.
+    pub fn counters(&self) -> Counters {
+        let counts = &self.device.counts;
+        let traffic = self.device.staging.traffic();
+        let (allocations, trims, held_bytes) = self.device.pool.counts();
+        Counters {
+            gemm_calls: counts.gemm_calls.load(Ordering::Relaxed),
+            gemm_kernels: counts.gemm_kernels.load(Ordering::Relaxed),
+            bytes_in: traffic.bytes_in.load(Ordering::Relaxed),
+            bytes_out: traffic.bytes_out.load(Ordering::Relaxed),
+            allocations,
+            trims,
+            held_bytes,
+        }
+    }
+
+    /// Limits every single wait for the device to `limit` plus the time that the call's arithmetic takes
+    /// on the slowest GPU (60 s at start). A device that does not answer in time counts as lost.
+    pub fn set_wait_limit(&self, limit: Duration) {
+        self.device.set_wait_limit(limit);
+    }
+
+    /// Ends the threads and gives everything back to the driver. For tests and tools: a library leaves
+    /// that to the end of the process.
+    pub fn shutdown(self) {
+        self.device.shutdown();
+    }
+}
+
+impl Backend for Gpu {
+    /// Operands are on the device and the kernels are launched when this returns; `commit` waits for
+    /// them. One thread holds one result at a time: results share a few lanes.
+    fn compute<'b>(&'b self, call: &Call<'_>) -> Result<Box<dyn Ready + 'b>, Failure> {
+        match call {
+            Call::Gemm(g) => gemm::compute(&self.device, g),
+        }
+    }
+}
+
+/// Name and path of each library that [`Gpu::start`] would use. Loads them and checks that every
+/// function is there; starts nothing.
+///
+/// # Errors
+/// [`StartError`], as [`Gpu::start`] would give it.
+pub fn probe_libraries(options: &StartOptions) -> Result<Vec<(String, PathBuf)>, StartError> {
+    loader::load(options).map(|loaded| loaded.paths)
+}

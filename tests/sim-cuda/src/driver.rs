@@ -33,6 +33,11 @@ fn code(result: Result<(), u32>) -> u32 {
     result.err().unwrap_or(0)
 }
 
+/// Runs a body that may leave early.
+fn run(body: impl FnOnce() -> Result<(), u32>) -> Result<(), u32> {
+    body()
+}
+
 /// Passes the gate; the thread must have a context.
 fn gate(function: &str) -> Result<Pass, u32> {
     let pass = state::gate(function, &DRIVER, true)?;
@@ -67,7 +72,7 @@ macro_rules! entries {
             $(#[$doc])*
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> u32 {
-                code((|| -> Result<(), u32> { $body })())
+                code(run(|| $body))
             }
         )*
     };

@@ -1,0 +1,471 @@
+//! The started device: context, lanes (stream and cuBLAS handle), memory, staging, health, statistics.
+//!
+//! Everything is created once and lives until an explicit shutdown: no destructor calls CUDA, because at
+//! process exit the driver may be gone already, and in a forked child nothing of it may be touched.
+
+use crate::error::{CudaError, StartError};
+use crate::memory::{Block, Budget, Pool};
+use crate::result::{BlasHandle, Context, Cuda, Entered, Event, Stream};
+use crate::staging::{self, Staging};
+use crate::stream::MAX_PANELS;
+use crate::{DeviceInfo, StartOptions, loader, sys};
+use call::Failure;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Most calls on the device at a time; more wait. The staging threads are shared, so further calls would
+/// only hold memory; four keep upload, kernel and download of different calls overlapping.
+const MAX_LANES: usize = 4;
+
+/// How long one wait for the device may last, besides the time of the work itself.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Rate in flop/s that a device is at least given credit for when a wait is limited: the slowest GPUs'
+/// double-precision rate (a 64th of 7 Tflop/s) is just above it.
+const SLOWEST_FLOPS_PER_S: f64 = 1e11;
+
+/// Workspace of cuBLAS in bytes. Source: cuBLAS documentation, cublasSetWorkspace: 32 MiB for compute
+/// capability 9.0, 4 MiB before. Newer ones are given the larger.
+const WORKSPACE_BYTES: u64 = 32 << 20;
+const WORKSPACE_BEFORE_9_BYTES: u64 = 4 << 20;
+
+/// Whether the device may still be used.
+pub struct Health {
+    lost: AtomicBool,
+    why: Mutex<String>,
+    /// A forked child must not touch CUDA.
+    pid: u32,
+}
+
+impl Health {
+    fn new() -> Self {
+        let why = Mutex::new(String::new());
+        Self {
+            lost: AtomicBool::new(false),
+            why,
+            pid: std::process::id(),
+        }
+    }
+
+    /// Refuses if the device is lost or this is a forked child.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.pid != std::process::id() {
+            return Err(Failure::Lost("CUDA does not survive fork".into()));
+        }
+        if self.lost.load(Ordering::Acquire) {
+            return Err(Failure::Lost(self.why.lock().clone()));
+        }
+        Ok(())
+    }
+
+    /// Remembers a fatal error, and says what any error means for the call.
+    pub fn note(&self, error: &CudaError) -> Failure {
+        match error.failure() {
+            Failure::Lost(why) => self.lose(why),
+            other => other,
+        }
+    }
+
+    /// As [`Health::note`], for an error of cuBLAS, which does not say whether the device still lives:
+    /// the state of `event` does.
+    pub fn note_blas(&self, cuda: &Cuda, event: Event, error: &CudaError) -> Failure {
+        match cuda.happened(event) {
+            Err(driver) if driver.is_fatal() => self.lose(format!("{error}, and then {driver}")),
+            _ => self.note(error),
+        }
+    }
+
+    /// Gives the device up. The first reason is kept.
+    pub fn lose(&self, why: String) -> Failure {
+        let mut kept = self.why.lock();
+        if !self.lost.load(Ordering::Acquire) {
+            *kept = why;
+            self.lost.store(true, Ordering::Release);
+        }
+        Failure::Lost(kept.clone())
+    }
+}
+
+/// What one call uses besides memory: a stream, a cuBLAS handle on it, events.
+pub struct Lane {
+    /// The stream.
+    pub stream: Stream,
+    /// The handle.
+    pub handle: BlasHandle,
+    /// Begin and end of each panel's kernel.
+    pub marks: Vec<(Event, Event)>,
+}
+
+impl Lane {
+    fn new(cuda: &Cuda) -> Result<Self, CudaError> {
+        let stream = cuda.stream()?;
+        let handle = match cuda.blas_handle(stream) {
+            Ok(handle) => handle,
+            Err(e) => {
+                // SAFETY: nobody else has seen the stream. Its own error adds nothing to `e`.
+                let _ = unsafe { cuda.destroy_stream(stream) };
+                return Err(e);
+            }
+        };
+        let mut events = Vec::with_capacity(2 * MAX_PANELS);
+        for _ in 0..2 * MAX_PANELS {
+            match cuda.event(true) {
+                Ok(event) => events.push(event),
+                Err(e) => {
+                    destroy_lane(cuda, stream, handle, &events);
+                    return Err(e);
+                }
+            }
+        }
+        let marks = events
+            .chunks_exact(2)
+            .map(|pair| (pair[0], pair[1]))
+            .collect();
+        Ok(Self {
+            stream,
+            handle,
+            marks,
+        })
+    }
+
+    fn destroy(self, cuda: &Cuda) {
+        let events: Vec<Event> = self
+            .marks
+            .iter()
+            .flat_map(|&(from, to)| [from, to])
+            .collect();
+        destroy_lane(cuda, self.stream, self.handle, &events);
+    }
+}
+
+/// Errors are ignored: this runs when a start failed or at shutdown, and there is nothing left to do.
+fn destroy_lane(cuda: &Cuda, stream: Stream, handle: BlasHandle, events: &[Event]) {
+    // SAFETY: the lane is idle (its last call has settled) and nobody else holds its handles.
+    unsafe {
+        let _ = cuda.destroy_blas_handle(handle);
+        for &event in events {
+            let _ = cuda.destroy_event(event);
+        }
+        let _ = cuda.destroy_stream(stream);
+    }
+}
+
+struct Lanes {
+    free: Vec<Lane>,
+    made: usize,
+    /// Falls below [`MAX_LANES`] when another lane could not be made.
+    most: usize,
+}
+
+/// Calls and kernels by family.
+#[derive(Default)]
+pub struct Counts {
+    /// gemm calls whose kernels were launched.
+    pub gemm_calls: AtomicU64,
+    /// gemm kernels launched.
+    pub gemm_kernels: AtomicU64,
+}
+
+/// Everything.
+pub struct Device {
+    /// The functions.
+    pub cuda: Arc<Cuda>,
+    /// Its context.
+    pub context: Context,
+    /// Whether it may be used.
+    pub health: Arc<Health>,
+    /// What it is.
+    pub info: DeviceInfo,
+    /// Its memory.
+    pub pool: Arc<Pool>,
+    /// The threads.
+    pub staging: Staging,
+    /// Statistics.
+    pub counts: Counts,
+    ordinal: sys::CUdevice,
+    lanes: Mutex<Lanes>,
+    lane_changed: Condvar,
+    housekeeper: Mutex<Option<JoinHandle<()>>>,
+    wait_limit_ms: AtomicU64,
+}
+
+impl Device {
+    /// Loads the libraries and starts the device.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing but loaded libraries is left behind.
+    pub fn start(options: &StartOptions) -> Result<Self, StartError> {
+        let loaded = loader::load(options)?;
+        let cuda = Arc::new(Cuda::new(loaded.driver, loaded.blas));
+        // 100 is the driver's "no device", which cuInit already says on a machine without a GPU.
+        const NO_DEVICE: u32 = 100;
+        let none = || StartError::NoDevice {
+            device: options.device,
+            count: 0,
+        };
+        match cuda.init() {
+            Err(e) if e.code == NO_DEVICE => return Err(none()),
+            other => other?,
+        }
+        let count = cuda.device_count()?;
+        if options.device >= count {
+            return Err(StartError::NoDevice {
+                device: options.device,
+                count,
+            });
+        }
+        let ordinal = cuda.device(options.device)?;
+        let info = DeviceInfo {
+            name: cuda.device_name(ordinal)?,
+            uuid: cuda.device_uuid(ordinal)?,
+            driver_version: loaded.driver_version,
+            compute_capability: (
+                cuda.attribute(ordinal, sys::ATTRIBUTE_CC_MAJOR)?,
+                cuda.attribute(ordinal, sys::ATTRIBUTE_CC_MINOR)?,
+            ),
+            sm_count: cuda.attribute(ordinal, sys::ATTRIBUTE_SM_COUNT)?,
+            clock_khz: cuda.attribute(ordinal, sys::ATTRIBUTE_CLOCK_KHZ)?,
+            memory_bytes: cuda.total_memory_bytes(ordinal)?,
+            cublas_version: 0,
+            libraries: loaded.paths,
+        };
+        let context = cuda.retain_primary(ordinal)?;
+        Self::start_in_context(options, Arc::clone(&cuda), ordinal, context, info).inspect_err(
+            |_| {
+                // SAFETY: `start_in_context` left nothing behind. Its own error adds nothing.
+                let _ = unsafe { cuda.release_primary(ordinal) };
+            },
+        )
+    }
+
+    fn start_in_context(
+        options: &StartOptions,
+        cuda: Arc<Cuda>,
+        ordinal: sys::CUdevice,
+        context: Context,
+        mut info: DeviceInfo,
+    ) -> Result<Self, StartError> {
+        let health = Arc::new(Health::new());
+        let cuda_here = Arc::clone(&cuda);
+        let _entered = cuda_here.enter(context)?;
+        let lane = Lane::new(&cuda)?;
+        let version = cuda.blas_version(&lane.handle);
+        let (threads, chunk_bytes) = options.staging();
+        let staging = version.and_then(|version| {
+            info.cublas_version = version;
+            Staging::start(&cuda, context, &health, threads, chunk_bytes)
+        });
+        let staging = match staging {
+            Ok(staging) => staging,
+            Err(e) => {
+                lane.destroy(&cuda);
+                return Err(e.into());
+            }
+        };
+        let reserve = info.memory_bytes as f64 * options.reserve_fraction.clamp(0.0, 1.0);
+        let pool = Arc::new(Pool::new(Budget {
+            limit_bytes: options.memory_limit_bytes.unwrap_or(u64::MAX),
+            reserve_bytes: reserve as u64,
+        }));
+        // Without this thread the pool keeps its blocks, which is a cost and no fault.
+        let housekeeper = {
+            let (pool, cuda) = (Arc::clone(&pool), Arc::clone(&cuda));
+            let health = Arc::clone(&health);
+            staging::spawn("gpu-idle", move || pool.keep_house(&cuda, context, &health)).ok()
+        };
+        Ok(Self {
+            cuda,
+            context,
+            health,
+            info,
+            pool,
+            staging,
+            counts: Counts::default(),
+            ordinal,
+            lanes: Mutex::new(Lanes {
+                free: vec![lane],
+                made: 1,
+                most: MAX_LANES,
+            }),
+            lane_changed: Condvar::new(),
+            housekeeper: Mutex::new(housekeeper),
+            wait_limit_ms: AtomicU64::new(WAIT_LIMIT.as_millis() as u64),
+        })
+    }
+
+    /// Makes the context current until the guard is dropped.
+    pub fn enter(&self) -> Result<Entered<'_>, Failure> {
+        self.health.check()?;
+        self.cuda
+            .enter(self.context)
+            .map_err(|e| self.health.note(&e))
+    }
+
+    /// How long one wait may last in a call of `flops` flops.
+    pub fn limit(&self, flops: f64) -> Duration {
+        let base = Duration::from_millis(self.wait_limit_ms.load(Ordering::Relaxed));
+        base + Duration::from_secs_f64((flops / SLOWEST_FLOPS_PER_S).min(1e6))
+    }
+
+    /// Changes the fixed part of [`Device::limit`].
+    pub fn set_wait_limit(&self, limit: Duration) {
+        self.wait_limit_ms
+            .store(limit.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes of cuBLAS's workspace.
+    pub fn workspace_bytes(&self) -> u64 {
+        if self.info.compute_capability.0 >= 9 {
+            WORKSPACE_BYTES
+        } else {
+            WORKSPACE_BEFORE_9_BYTES
+        }
+    }
+
+    /// A lane and a block of device memory for one call whose waits last at most `limit`. The context is
+    /// current.
+    pub fn begin(&self, bytes: u64, limit: Duration) -> Result<Work<'_>, Failure> {
+        // The lane first: a call that waits for one holds no memory meanwhile.
+        let lane = self.take_lane()?;
+        let mut work = Work {
+            device: self,
+            lane: Some(lane),
+            block: None,
+            limit,
+            settled: true,
+        };
+        work.block = Some(self.pool.take(&self.cuda, &self.health, bytes)?);
+        Ok(work)
+    }
+
+    fn take_lane(&self) -> Result<Lane, Failure> {
+        let mut lanes = self.lanes.lock();
+        loop {
+            self.health.check()?;
+            if let Some(lane) = lanes.free.pop() {
+                return Ok(lane);
+            }
+            if lanes.made < lanes.most {
+                lanes.made += 1;
+                drop(lanes);
+                let made = Lane::new(&self.cuda);
+                lanes = self.lanes.lock();
+                match made {
+                    Ok(lane) => return Ok(lane),
+                    Err(e) => {
+                        lanes.made -= 1;
+                        let failure = self.health.note(&e);
+                        if lanes.made == 0 || matches!(failure, Failure::Lost(_)) {
+                            return Err(failure);
+                        }
+                        // The lanes that exist will do.
+                        lanes.most = lanes.made;
+                    }
+                }
+            } else {
+                self.lane_changed.wait(&mut lanes);
+            }
+        }
+    }
+
+    fn put_lane(&self, lane: Option<Lane>) {
+        if let Some(lane) = lane {
+            self.lanes.lock().free.push(lane);
+            self.lane_changed.notify_one();
+        } else {
+            // The device is lost: everybody who waits must see that.
+            let _lanes = self.lanes.lock();
+            self.lane_changed.notify_all();
+        }
+    }
+
+    /// Ends the threads and gives everything back, as far as the device still answers.
+    pub fn shutdown(&self) {
+        self.pool.stop();
+        if let Some(handle) = self.housekeeper.lock().take() {
+            let _ = handle.join();
+        }
+        let entered = self.enter().or_else(|_| self.enter());
+        self.staging.shutdown();
+        if entered.is_err() || self.health.check().is_err() {
+            return;
+        }
+        let lanes = core::mem::take(&mut self.lanes.lock().free);
+        for lane in lanes {
+            lane.destroy(&self.cuda);
+        }
+        let _ = self.pool.trim(&self.cuda, &self.health, 0);
+        drop(entered);
+        // SAFETY: lanes, blocks, chunks and streams are gone, and `Gpu::shutdown` consumed the backend.
+        let _ = unsafe { self.cuda.release_primary(self.ordinal) };
+    }
+}
+
+/// The lane and the memory of one call. Dropped, it waits until the device is done with both.
+pub struct Work<'d> {
+    /// The device.
+    pub device: &'d Device,
+    lane: Option<Lane>,
+    block: Option<Block>,
+    /// How long one wait may last.
+    limit: Duration,
+    /// Nothing queued uses lane or block any more.
+    settled: bool,
+}
+
+impl<'d> Work<'d> {
+    /// The lane.
+    pub fn lane(&self) -> &Lane {
+        self.lane.as_ref().expect("a lane is held until drop")
+    }
+
+    /// First address of the memory.
+    pub fn address(&self) -> u64 {
+        self.block.as_ref().map_or(0, |block| block.address)
+    }
+
+    /// Something will be queued that uses lane or block.
+    pub fn unsettle(&mut self) {
+        self.settled = false;
+    }
+
+    /// Everything that was queued has been seen to be over.
+    pub fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// Waits for everything that may use lane or block.
+    fn quiesce(&self) -> Result<(), Failure> {
+        let device = self.device;
+        let _entered = device.enter()?;
+        let limit = self.limit;
+        let lane = self.lane();
+        let wait = || -> Result<(), CudaError> {
+            for event in device.staging.events() {
+                device.cuda.wait(event, limit)?;
+            }
+            let end = lane.marks[0].1;
+            device.cuda.record(end, lane.stream)?;
+            device.cuda.wait(end, limit)
+        };
+        // Memory that may still be written must not be lent again: what cannot be waited for is lost.
+        wait().map_err(|e| device.health.lose(e.to_string()))
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if !self.settled && self.quiesce().is_err() {
+            // Lost: lane and block are leaked with the device.
+            self.device.put_lane(None);
+            return;
+        }
+        if let Some(block) = self.block.take() {
+            self.device.pool.put(block);
+        }
+        self.device.put_lane(self.lane.take());
+    }
+}

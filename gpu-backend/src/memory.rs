@@ -1,0 +1,266 @@
+//! Device memory: a pool of blocks under one budget.
+//!
+//! cuMemAlloc and cuMemFree cost up to milliseconds and cuMemFree waits for running work, so blocks are
+//! kept for the next call, and given back after a second without calls, because another process's
+//! failed allocation is not reported to us. The pool's lock is never held across a CUDA call. Nothing
+//! here knows what the memory is for.
+
+use crate::device::Health;
+use crate::result::{Context, Cuda, DeviceAddress};
+use call::Failure;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Granularity of blocks in bytes: the page size of device memory, so that rounding costs nothing.
+const GRAIN_BYTES: u64 = 2 << 20;
+
+/// Bytes that an idle pool keeps (design: "an idle pool shrinks to 64 MiB after a second"): enough for
+/// a call at n = 1024 in double precision with its workspace.
+const IDLE_KEEP_BYTES: u64 = 64 << 20;
+
+/// How long a pool is without a call before it counts as idle.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// A cached block serves a request if it is at most this much larger: twice, or 64 MiB for small ones.
+/// A larger one would be lent to a call that does not need it while another must allocate.
+fn serves(block_bytes: u64, wanted_bytes: u64) -> bool {
+    block_bytes >= wanted_bytes && block_bytes <= 2 * wanted_bytes + IDLE_KEEP_BYTES
+}
+
+/// Device memory that one call owns. Given back with [`Pool::put`]; dropped otherwise, it is leaked,
+/// which is right only when the device is lost.
+#[derive(Debug)]
+pub struct Block {
+    /// First byte, aligned to at least 256 bytes.
+    pub address: DeviceAddress,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The budget in force: min(limit, free - reserve).
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// The most that this process may hold.
+    pub limit_bytes: u64,
+    /// What stays free on the device.
+    pub reserve_bytes: u64,
+}
+
+/// The pool.
+pub struct Pool {
+    budget: Budget,
+    state: Mutex<State>,
+    changed: Condvar,
+    allocations: AtomicU64,
+    trims: AtomicU64,
+}
+
+struct State {
+    cached: Vec<Block>,
+    cached_bytes: u64,
+    in_use_bytes: u64,
+    last_use: Instant,
+    stop: bool,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(budget: Budget) -> Self {
+        let state = State {
+            cached: Vec::new(),
+            cached_bytes: 0,
+            in_use_bytes: 0,
+            last_use: Instant::now(),
+            stop: false,
+        };
+        Self {
+            budget,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            allocations: AtomicU64::new(0),
+            trims: AtomicU64::new(0),
+        }
+    }
+
+    /// (calls of cuMemAlloc, trims, bytes held now).
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let state = self.state.lock();
+        (
+            self.allocations.load(Ordering::Relaxed),
+            self.trims.load(Ordering::Relaxed),
+            state.cached_bytes + state.in_use_bytes,
+        )
+    }
+
+    /// A block of at least `bytes` bytes. The context is current.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the budget or the device does not have it, even after giving back every
+    /// cached block.
+    pub fn take(&self, cuda: &Cuda, health: &Health, bytes: u64) -> Result<Block, Failure> {
+        let wanted = bytes.max(1).next_multiple_of(GRAIN_BYTES);
+        if let Some(block) = self.take_cached(wanted) {
+            return Ok(block);
+        }
+        let (free, _) = cuda.memory_bytes().map_err(|e| health.note(&e))?;
+        let usable_free = free.saturating_sub(self.budget.reserve_bytes);
+        let must_trim = {
+            let mut state = self.state.lock();
+            let under_limit = self.budget.limit_bytes.saturating_sub(state.in_use_bytes);
+            let available = under_limit
+                .min((free + state.cached_bytes).saturating_sub(self.budget.reserve_bytes));
+            if wanted > available {
+                return Err(Failure::OutOfMemory {
+                    needed_bytes: wanted,
+                    budget_bytes: available,
+                });
+            }
+            // Accounted before the lock is let go, so that two calls cannot both take the last bytes.
+            state.in_use_bytes += wanted;
+            wanted > usable_free || wanted + state.cached_bytes > under_limit
+        };
+        let result = self.allocate(cuda, health, wanted, must_trim, usable_free);
+        if result.is_err() {
+            self.state.lock().in_use_bytes -= wanted;
+        }
+        result
+    }
+
+    fn take_cached(&self, wanted: u64) -> Option<Block> {
+        let mut state = self.state.lock();
+        let fits = state
+            .cached
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| serves(block.bytes, wanted));
+        let index = fits.min_by_key(|(_, block)| block.bytes)?.0;
+        let block = state.cached.swap_remove(index);
+        state.cached_bytes -= block.bytes;
+        state.in_use_bytes += block.bytes;
+        state.last_use = Instant::now();
+        Some(block)
+    }
+
+    fn allocate(
+        &self,
+        cuda: &Cuda,
+        health: &Health,
+        bytes: u64,
+        must_trim: bool,
+        usable_free: u64,
+    ) -> Result<Block, Failure> {
+        if must_trim {
+            self.trim(cuda, health, 0)?;
+        }
+        let attempt = || {
+            self.allocations.fetch_add(1, Ordering::Relaxed);
+            cuda.alloc(bytes as usize)
+        };
+        let mut got = attempt();
+        if got.as_ref().is_err_and(|e| e.is_out_of_memory()) {
+            self.trim(cuda, health, 0)?;
+            got = attempt();
+        }
+        match got {
+            Ok(address) => Ok(Block { address, bytes }),
+            Err(e) if e.is_out_of_memory() => Err(Failure::OutOfMemory {
+                needed_bytes: bytes,
+                budget_bytes: usable_free,
+            }),
+            Err(e) => Err(health.note(&e)),
+        }
+    }
+
+    /// Takes a block back that no queued work uses.
+    pub fn put(&self, block: Block) {
+        let mut state = self.state.lock();
+        state.in_use_bytes -= block.bytes;
+        state.cached_bytes += block.bytes;
+        state.cached.push(block);
+        state.last_use = Instant::now();
+        if state.in_use_bytes == 0 && state.cached_bytes > IDLE_KEEP_BYTES {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Gives cached blocks back to the driver, the largest first, until at most `keep` bytes are left.
+    ///
+    /// # Errors
+    /// The first function that failed; the blocks count as gone all the same.
+    pub fn trim(&self, cuda: &Cuda, health: &Health, keep: u64) -> Result<(), Failure> {
+        let mut surplus = Vec::new();
+        {
+            let mut state = self.state.lock();
+            state.cached.sort_by_key(|block| block.bytes);
+            while state.cached_bytes > keep
+                && let Some(block) = state.cached.pop()
+            {
+                state.cached_bytes -= block.bytes;
+                surplus.push(block);
+            }
+        }
+        if !surplus.is_empty() {
+            self.trims.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut result = Ok(());
+        for block in surplus {
+            // SAFETY: blocks come from `alloc`, and `put` takes only blocks that no work uses.
+            let freed = unsafe { cuda.free(block.address) };
+            if let Err(e) = freed {
+                result = Err(health.note(&e));
+            }
+        }
+        result
+    }
+
+    /// The housekeeper's life: sleeps until the pool is idle and large, then shrinks it.
+    pub fn keep_house(&self, cuda: &Cuda, context: Context, health: &Health) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                loop {
+                    if state.stop {
+                        return;
+                    }
+                    let large = state.in_use_bytes == 0 && state.cached_bytes > IDLE_KEEP_BYTES;
+                    let due = state.last_use + IDLE_AFTER;
+                    if !large {
+                        self.changed.wait(&mut state);
+                    } else if Instant::now() >= due {
+                        break;
+                    } else {
+                        self.changed.wait_until(&mut state, due);
+                    }
+                }
+            }
+            if health.check().is_err() {
+                return;
+            }
+            // A failure is in `health` where it matters, and the next call meets it there.
+            let _ = cuda
+                .enter(context)
+                .map_err(|e| health.note(&e))
+                .and_then(|_entered| self.trim(cuda, health, IDLE_KEEP_BYTES));
+        }
+    }
+
+    /// Ends [`Pool::keep_house`].
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_serves_what_it_fits_without_great_waste() {
+        assert!(serves(GRAIN_BYTES, GRAIN_BYTES));
+        assert!(!serves(GRAIN_BYTES, 2 * GRAIN_BYTES));
+        assert!(serves(1 << 30, 1 << 29));
+        assert!(!serves(1 << 30, 1 << 28));
+    }
+}

@@ -1,0 +1,169 @@
+//! The whole CUDA surface that is used: every foreign function once, with the type it is called by.
+//!
+//! Types of handles and of input enumerations are `cudarc`'s generated ones. Return codes are plain
+//! `u32`: a newer driver may return a code that the generated enumeration does not list, and reading
+//! that as a Rust enumeration would be undefined. cudarc's own loader is never used: its presence check
+//! does not see a missing symbol and the later call panics. Nothing here calls anything.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+pub use cudarc::cublas::sys::{
+    cublasAtomicsMode_t, cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasMath_t,
+    cublasOperation_t, cublasPointerMode_t, cudaDataType_t,
+};
+pub use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUuuid};
+use libloading::os::unix::Library;
+
+/// Return code of both libraries.
+pub type Code = u32;
+
+/// Both libraries' success.
+pub const SUCCESS: Code = 0;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const OUT_OF_MEMORY: Code = 2;
+/// `CUDA_ERROR_NOT_READY`: an event that has not happened yet.
+pub const NOT_READY: Code = 600;
+/// `CUBLAS_STATUS_ALLOC_FAILED`.
+pub const BLAS_ALLOC_FAILED: Code = 3;
+
+/// `CU_STREAM_NON_BLOCKING`: no implicit order with the host program's default stream.
+pub const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DEFAULT`: an event that also measures time.
+pub const EVENT_TIMED: c_uint = 0;
+/// `CU_EVENT_DISABLE_TIMING`.
+pub const EVENT_UNTIMED: c_uint = 2;
+
+/// `CU_DEVICE_ATTRIBUTE_CLOCK_RATE`, in kHz.
+pub const ATTRIBUTE_CLOCK_KHZ: c_int = 13;
+/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+pub const ATTRIBUTE_SM_COUNT: c_int = 16;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+pub const ATTRIBUTE_CC_MAJOR: c_int = 75;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR`.
+pub const ATTRIBUTE_CC_MINOR: c_int = 76;
+
+macro_rules! surface {
+    ($(#[$doc:meta])* $table:ident { $($name:ident($($arg:ty),* $(,)?);)* }) => {
+        $(#[$doc])*
+        #[allow(non_snake_case)]
+        pub struct $table { $(pub $name: unsafe extern "C" fn($($arg),*) -> Code,)* }
+
+        impl $table {
+            /// Looks every symbol up.
+            ///
+            /// # Errors
+            /// The first name that the library lacks.
+            ///
+            /// # Safety
+            /// `library` is the library that the table describes, and is never unloaded.
+            pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
+                Ok(Self { $($name: {
+                    // SAFETY: the caller names the right library, so the symbol has the type that its
+                    // vendor's header declares, which is what this table repeats.
+                    let symbol = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
+                    *symbol.map_err(|_| stringify!($name))?
+                },)* })
+            }
+        }
+    };
+}
+
+surface! {
+    /// libcuda.so.1.
+    ///
+    /// # Source
+    /// CUDA driver API, 12.0 to 13.0.
+    Driver {
+        cuDriverGetVersion(*mut c_int);
+        cuGetErrorName(Code, *mut *const c_char);
+        cuInit(c_uint);
+        cuDeviceGetCount(*mut c_int);
+        cuDeviceGet(*mut CUdevice, c_int);
+        cuDeviceGetName(*mut c_char, c_int, CUdevice);
+        cuDeviceGetUuid(*mut CUuuid, CUdevice);
+        cuDeviceGetAttribute(*mut c_int, c_int, CUdevice);
+        cuDeviceTotalMem_v2(*mut usize, CUdevice);
+        cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice);
+        cuDevicePrimaryCtxRelease_v2(CUdevice);
+        cuCtxPushCurrent_v2(CUcontext);
+        cuCtxPopCurrent_v2(*mut CUcontext);
+        cuMemGetInfo_v2(*mut usize, *mut usize);
+        cuMemAlloc_v2(*mut CUdeviceptr, usize);
+        cuMemFree_v2(CUdeviceptr);
+        cuMemAllocHost_v2(*mut *mut c_void, usize);
+        cuMemFreeHost(*mut c_void);
+        cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
+        cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
+        cuStreamCreate(*mut CUstream, c_uint);
+        cuStreamDestroy_v2(CUstream);
+        cuStreamWaitEvent(CUstream, CUevent, c_uint);
+        cuEventCreate(*mut CUevent, c_uint);
+        cuEventDestroy_v2(CUevent);
+        cuEventRecord(CUevent, CUstream);
+        cuEventQuery(CUevent);
+        cuEventElapsedTime(*mut f32, CUevent, CUevent);
+    }
+}
+
+surface! {
+    /// libcublas.so.13 or .12. The `_64` entry takes 64-bit dimensions and exists from 12.0 on.
+    ///
+    /// # Source
+    /// cuBLAS library documentation, 12.0 to 13.1.
+    Blas {
+        cublasCreate_v2(*mut cublasHandle_t);
+        cublasDestroy_v2(cublasHandle_t);
+        cublasGetVersion_v2(cublasHandle_t, *mut c_int);
+        cublasSetStream_v2(cublasHandle_t, CUstream);
+        cublasSetWorkspace_v2(cublasHandle_t, *mut c_void, usize);
+        cublasSetPointerMode_v2(cublasHandle_t, cublasPointerMode_t);
+        cublasSetMathMode(cublasHandle_t, cublasMath_t);
+        cublasSetAtomicsMode(cublasHandle_t, cublasAtomicsMode_t);
+        cublasGemmEx_64(
+            cublasHandle_t, cublasOperation_t, cublasOperation_t, i64, i64, i64,
+            *const c_void, *const c_void, cudaDataType_t, i64, *const c_void, cudaDataType_t, i64,
+            *const c_void, *mut c_void, cudaDataType_t, i64, cublasComputeType_t, cublasGemmAlgo_t,
+        );
+    }
+}
+
+/// Names of cuBLAS's status codes, for messages (the library's own function for this is newer than 12.0
+/// in some builds).
+pub fn blas_code_name(code: Code) -> Option<&'static str> {
+    Some(match code {
+        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+        3 => "CUBLAS_STATUS_ALLOC_FAILED",
+        7 => "CUBLAS_STATUS_INVALID_VALUE",
+        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+        11 => "CUBLAS_STATUS_MAPPING_ERROR",
+        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+        16 => "CUBLAS_STATUS_LICENSE_ERROR",
+        _ => return None,
+    })
+}
+
+/// Codes after which the context or the device does not work any more: every later call fails too.
+///
+/// # Source
+/// CUDA driver API documentation, `CUresult`: the codes whose text says that the process or the context
+/// must be terminated or is not usable, and those that a context destroyed by the host program gives.
+pub fn is_fatal(code: Code) -> bool {
+    matches!(
+        code,
+        3 | 4           // not initialised (a forked child), deinitialised (process is ending)
+            | 46        // device unavailable
+            | 100 | 101 // no device, invalid device
+            | 201       // invalid context
+            | 214       // uncorrectable ECC error
+            | 220 | 226 // uncorrectable NVLink error, contained error
+            | 400       // invalid handle: a handle of ours died with its context
+            | 700 | 702 // illegal address, launch timeout
+            | 709       // context is destroyed
+            | 710
+            | 714
+            ..=719 // assert, hardware stack error … launch failed
+            | 999
+    )
+}

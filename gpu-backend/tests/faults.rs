@@ -1,0 +1,315 @@
+//! Every CUDA function fails in turn, at every call: the caller's memory is as it was or the call can be
+//! done again, nothing leaks, nothing hangs. On the simulated device only; one test at a time, since the
+//! device is the process's.
+
+mod common;
+
+use call::{Failure, Precision, Scalar, Trans};
+use common::{Product, Random, Sim};
+use gpu_backend::{Gpu, StartError, StartOptions};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+fn alone() -> (MutexGuard<'static, ()>, Sim) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let guard = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let sim = Sim::new();
+    sim.reset();
+    (guard, sim)
+}
+
+fn options() -> StartOptions {
+    // One thread: the n-th call of a function is then the same one in every run.
+    StartOptions {
+        staging_threads: 1,
+        ..common::options()
+    }
+}
+
+fn product(beta: Scalar) -> Product {
+    let mut random = Random(31);
+    let trans = (Trans::N, Trans::T);
+    Product::random(
+        Precision::D,
+        trans,
+        (150, 70, 110),
+        (Scalar::ONE, beta),
+        2,
+        &mut random,
+    )
+}
+
+/// Giving something back cannot leak less than what was refused.
+fn gives_back(function: &str) -> bool {
+    function.contains("Free") || function.contains("Destroy") || function.contains("Release")
+}
+
+/// The start, a call and the shutdown without faults: which functions are called, and how often.
+fn rehearse(sim: &Sim, beta: Scalar) -> Vec<(String, u64)> {
+    sim.set_fault("");
+    let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
+    product(beta).run_and_check(&gpu, None);
+    gpu.shutdown();
+    assert_eq!(sim.leaks(), Vec::<String>::new(), "a clean run leaks");
+    assert_eq!(sim.complaints(), Vec::<String>::new());
+    sim.calls()
+}
+
+/// What may come of one faulty run.
+#[derive(Debug, PartialEq, Clone, Copy)]
+enum Outcome {
+    StartRefused,
+    CallFailed,
+    RightAnyway,
+}
+
+fn faulty(sim: &Sim, beta: Scalar, fault: &str) -> Outcome {
+    sim.set_fault(fault);
+    let gpu = match Gpu::start(&options()) {
+        Ok(gpu) => gpu,
+        Err(e) => {
+            let line = e.to_string();
+            assert!(
+                !line.contains('\n') && line.len() > 20,
+                "{fault}: unclear message {line}"
+            );
+            return Outcome::StartRefused;
+        }
+    };
+    gpu.set_wait_limit(Duration::from_millis(300));
+    let before = product(beta);
+    let mut done = before.clone();
+    let outcome = match done.run(&gpu) {
+        Ok(_) => {
+            before.check(&done.c, None);
+            Outcome::RightAnyway
+        }
+        Err(failure) => {
+            assert!(!failure.to_string().is_empty());
+            if !beta.is_zero() {
+                // C is an input: it must be what it was, so that the CPU can do the call.
+                assert!(
+                    done.c.bytes == before.c.bytes,
+                    "{fault}: C was written, then {failure}"
+                );
+            }
+            if let Failure::Lost(_) = failure {
+                // And it stays lost, at once.
+                let start = Instant::now();
+                let again = before.clone().run(&gpu);
+                assert!(matches!(again, Err(Failure::Lost(_))), "{fault}: {again:?}");
+                assert!(start.elapsed() < Duration::from_secs(5));
+            } else {
+                // One error is no reason to give the device up.
+                before.run_and_check(&gpu, None);
+            }
+            Outcome::CallFailed
+        }
+    };
+    done.c.assert_gaps_untouched();
+    gpu.shutdown();
+    outcome
+}
+
+fn every_function_fails(kind: &str, leaks_allowed: bool) {
+    let (_guard, sim) = alone();
+    for beta in [Scalar::ZERO, Scalar { re: 0.5, im: 0.0 }] {
+        let calls = rehearse(&sim, beta);
+        assert!(
+            calls
+                .iter()
+                .any(|(name, count)| name == "cuMemcpyDtoHAsync_v2" && *count > 1)
+        );
+        let mut outcomes = Vec::new();
+        for (function, count) in calls {
+            // Polling is called as often as time allows; its first calls are as good as any.
+            for nth in 1..=count.min(12) {
+                let outcome = faulty(&sim, beta, &format!("{function}:{nth}:{kind}"));
+                let leaks = sim.leaks();
+                assert!(
+                    leaks_allowed || gives_back(&function) || leaks.is_empty(),
+                    "{function}:{nth}:{kind} leaks {leaks:?} ({outcome:?})"
+                );
+                outcomes.push(outcome);
+                sim.reset();
+            }
+        }
+        for expected in [Outcome::StartRefused, Outcome::CallFailed] {
+            assert!(
+                outcomes.contains(&expected),
+                "no fault ended in {expected:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_function_refuses_an_argument() {
+    every_function_fails("invalid", false);
+}
+
+#[test]
+fn every_function_returns_a_code_that_nobody_knows() {
+    every_function_fails("unknown", false);
+}
+
+#[test]
+fn every_function_runs_out_of_memory() {
+    every_function_fails("oom", false);
+}
+
+#[test]
+fn the_device_is_lost_in_every_function() {
+    // What was on a lost device is gone with it.
+    every_function_fails("lost", true);
+}
+
+#[test]
+fn queued_work_loses_the_device() {
+    let (_guard, sim) = alone();
+    for function in [
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cublasGemmEx_64",
+    ] {
+        for beta in [Scalar::ZERO, Scalar::ONE] {
+            let outcome = faulty(&sim, beta, &format!("{function}:1:late"));
+            assert_eq!(outcome, Outcome::CallFailed, "{function}");
+            sim.reset();
+        }
+    }
+}
+
+#[test]
+fn a_device_that_does_not_answer_is_given_up() {
+    let (_guard, sim) = alone();
+    for function in [
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cublasGemmEx_64",
+    ] {
+        for beta in [Scalar::ZERO, Scalar::ONE] {
+            let start = Instant::now();
+            let outcome = faulty(&sim, beta, &format!("{function}:1:hang"));
+            assert_eq!(outcome, Outcome::CallFailed, "{function}");
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "{function} held the program"
+            );
+            sim.reset();
+        }
+    }
+}
+
+#[test]
+fn a_failed_download_is_fetched_again() {
+    let (_guard, sim) = alone();
+    for beta in [Scalar::ZERO, Scalar::ONE] {
+        let outcome = faulty(&sim, beta, "cuMemcpyDtoHAsync_v2:1:invalid");
+        assert_eq!(outcome, Outcome::RightAnyway);
+        let outcome = faulty(
+            &sim,
+            beta,
+            "cuMemcpyDtoHAsync_v2:1:invalid,cuMemcpyDtoHAsync_v2:2:invalid",
+        );
+        assert_eq!(outcome, Outcome::CallFailed);
+    }
+}
+
+#[test]
+fn memory_that_is_short_for_a_moment_is_asked_for_again() {
+    let (_guard, sim) = alone();
+    assert_eq!(
+        faulty(&sim, Scalar::ONE, "cuMemAlloc_v2:1:oom"),
+        Outcome::RightAnyway
+    );
+    let outcome = faulty(&sim, Scalar::ONE, "cuMemAlloc_v2:1:oom,cuMemAlloc_v2:2:oom");
+    assert_eq!(outcome, Outcome::CallFailed);
+}
+
+/// Case E5: another process takes the memory, and gives it back.
+#[test]
+fn a_memory_hog_costs_the_gpu_and_nothing_else() {
+    let (_guard, sim) = alone();
+    let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
+    let product = product(Scalar::ONE);
+    let (_, total) = gpu.memory_bytes().expect("memory");
+    // The reserve is a tenth of the device, so leaving 20 MB, 200 MB or nothing is below it.
+    for left in [0, 20 << 20, 200 << 20] {
+        sim.set_hog(total - left);
+        let mut refused = product.clone();
+        let result = refused.run(&gpu);
+        assert!(
+            matches!(result, Err(Failure::OutOfMemory { .. })),
+            "{left}: {result:?}"
+        );
+        assert!(refused.c.bytes == product.c.bytes);
+    }
+    sim.set_hog(0);
+    product.run_and_check(&gpu, None);
+    gpu.shutdown();
+    assert_eq!(sim.leaks(), Vec::<String>::new());
+}
+
+#[test]
+fn a_result_that_is_never_committed_leaves_nothing_behind() {
+    use call::{Backend, Call, GemmCall, MatMut, MatRef};
+    let (_guard, sim) = alone();
+    let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
+    let (m, n, k) = (64, 64, 64);
+    let (a, b, mut c) = (vec![1f64; m * k], vec![1f64; k * n], vec![7f64; m * n]);
+    for _ in 0..10 {
+        // SAFETY: three packed matrices of these sizes.
+        let (a, b, c) = unsafe {
+            (
+                MatRef::new(a.as_ptr().cast(), m, k, m, 8).expect("a"),
+                MatRef::new(b.as_ptr().cast(), k, n, k, 8).expect("b"),
+                MatMut::new(c.as_mut_ptr().cast(), m, n, m, 8).expect("c"),
+            )
+        };
+        let (transa, transb) = (Trans::N, Trans::N);
+        let (alpha, beta, precision) = (Scalar::ONE, Scalar::ZERO, Precision::D);
+        let call = Call::Gemm(GemmCall {
+            precision,
+            transa,
+            transb,
+            m,
+            n,
+            k,
+            alpha,
+            beta,
+            a,
+            b,
+            c,
+        });
+        drop(gpu.compute(&call).expect("computes"));
+    }
+    assert!(
+        c.iter().all(|&value| value == 7.0),
+        "compute wrote the caller's memory"
+    );
+    assert_eq!(
+        gpu.counters().allocations,
+        1,
+        "the block was not kept for the next call"
+    );
+    gpu.shutdown();
+    assert_eq!(sim.leaks(), Vec::<String>::new());
+    assert_eq!(sim.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let (_guard, _sim) = alone();
+    let result = Gpu::start(&StartOptions {
+        device: 3,
+        ..options()
+    });
+    assert_eq!(
+        result.err(),
+        Some(StartError::NoDevice {
+            device: 3,
+            count: 1
+        })
+    );
+}
