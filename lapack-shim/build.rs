@@ -144,7 +144,5 @@ fn sought(kernels: &[String], recent: &[String]) -> String {
         .chain(recent.iter().map(|name| format!("    c\"{name}\",\n")))
         .collect();
     let count = kernels.len() + recent.len();
-    format!(
-        "const SLOTS: usize = {count};\nstatic SOUGHT: [&CStr; SLOTS] = [\n{names}];\n"
-    )
+    format!("const SLOTS: usize = {count};\nstatic SOUGHT: [&CStr; SLOTS] = [\n{names}];\n")
 }

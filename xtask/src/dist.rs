@@ -2,7 +2,8 @@
 
 use crate::tools::{quiet, target_dir, workspace};
 use crate::{build, openblas};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,22 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
     for (from, to) in BUILT {
         put(&built.join(from), &prefix.join(to), !args.unstripped)?;
     }
+    let list = |path: PathBuf| -> Result<BTreeSet<String>> {
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    };
+    let mut blas = list(workspace().join("blas-shim/exports.txt"))?;
+    let kernels = list(openblas.join("names/kernels.txt"))?;
+    blas.extend(
+        kernels
+            .iter()
+            .map(|name| format!("{}{name}", openblas::KERNEL_PREFIX)),
+    );
+    exports_are(&prefix.join("lib/libblas.so.3"), &blas)?;
+    let lapack = list(workspace().join("lapack-shim/exports.txt"))?;
+    exports_are(&prefix.join("lib/liblapack.so.3"), &lapack)?;
+
     let lapacke = target_dir().join("liblapacke.so.3");
     link_lapacke(&openblas, &prefix.join("lib"), &lapacke)?;
     put(
@@ -78,6 +95,28 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
         }
     }
     Ok(prefix)
+}
+
+/// Whether a library exports exactly these names: nothing missing, nothing of Rust's, no internal kernel.
+fn exports_are(library: &Path, wanted: &BTreeSet<String>) -> Result<()> {
+    let text = quiet(
+        Command::new("nm")
+            .args(["-D", "--defined-only", "-f", "posix"])
+            .arg(library),
+    )?;
+    let exported: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect();
+    let missing: Vec<&String> = wanted.difference(&exported).take(8).collect();
+    let extra: Vec<&String> = exported.difference(wanted).take(8).collect();
+    ensure!(
+        missing.is_empty() && extra.is_empty(),
+        "{} does not export what exports.txt says; missing: {missing:?}, extra: {extra:?}",
+        library.display()
+    );
+    Ok(())
 }
 
 /// Copies through a temporary name, so that a process that has the old file mapped keeps it.
@@ -133,4 +172,30 @@ fn link_lapacke(openblas: &Path, lib: &Path, to: &Path) -> Result<()> {
     )
     .context("cannot link liblapacke.so.3")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_and_an_extra_export_are_refused() {
+        let dir = std::env::temp_dir().join(format!("gpu-offload-exports-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (source, library) = (dir.join("l.c"), dir.join("l.so"));
+        fs::write(&source, "void dgemm_(void) {}\nvoid leak(void) {}\n").unwrap();
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-nostdlib", "-o"]);
+        quiet(cc.arg(&library).arg(&source)).unwrap();
+        let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+        exports_are(&library, &names(&["dgemm_", "leak"])).unwrap();
+        let extra = exports_are(&library, &names(&["dgemm_"])).unwrap_err();
+        assert!(extra.to_string().contains("extra: [\"leak\"]"), "{extra}");
+        let missing = exports_are(&library, &names(&["dgemm_", "leak", "sgemm_"])).unwrap_err();
+        assert!(
+            missing.to_string().contains("missing: [\"sgemm_\"]"),
+            "{missing}"
+        );
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

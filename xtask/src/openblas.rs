@@ -9,6 +9,8 @@ mod archive;
 pub mod exports;
 mod source;
 
+pub use archive::KERNEL_PREFIX;
+
 use crate::tools::{step, workspace};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
