@@ -16,6 +16,7 @@ mod tools;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// The project's tasks.
 #[derive(Parser)]
@@ -55,8 +56,19 @@ enum Task {
     Demo(demo::Args),
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain of causes in one line, never a backtrace.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
         Task::Setup(args) => setup::run(&args),
         Task::Openblas(args) => openblas::run(&args),
         Task::Codegen { check } => codegen::run(&tools::workspace(), check),
