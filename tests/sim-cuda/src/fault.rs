@@ -5,6 +5,8 @@
 pub enum Kind {
     /// The call returns this code and does nothing.
     Code(u32),
+    /// The call returns its library's code for a bad argument and does nothing.
+    Invalid,
     /// Memory is short: the call returns its library's code for that.
     OutOfMemory,
     /// The device is lost now: this call and every later one fail.
@@ -42,7 +44,7 @@ fn one(item: &str) -> Result<Fault, String> {
     };
     let kind = match kind {
         "oom" => Kind::OutOfMemory,
-        "invalid" => Kind::Code(1),
+        "invalid" => Kind::Invalid,
         "unsupported" => Kind::Code(801),
         "unknown" => Kind::Code(12_345),
         "lost" => Kind::Lost,

@@ -105,12 +105,14 @@ pub struct Pass {
 
 /// How a library names its conditions.
 pub struct Codes {
+    pub invalid: u32,
     pub out_of_memory: u32,
     pub lost: u32,
     pub not_initialized: u32,
 }
 
 pub const DRIVER: Codes = Codes {
+    invalid: INVALID_VALUE,
     out_of_memory: OUT_OF_MEMORY,
     lost: ILLEGAL_ADDRESS,
     not_initialized: NOT_INITIALIZED,
@@ -118,6 +120,7 @@ pub const DRIVER: Codes = Codes {
 
 /// cuBLAS reports a dead context as a failed execution.
 pub const BLAS: Codes = Codes {
+    invalid: 7,
     out_of_memory: 3,
     lost: 13,
     not_initialized: 1,
@@ -141,6 +144,7 @@ pub fn gate(function: &str, codes: &Codes, needs_init: bool) -> Result<Pass, u32
     let kind = kind.map(|f| f.kind);
     match kind {
         Some(Kind::Code(code)) => return Err(code),
+        Some(Kind::Invalid) => return Err(codes.invalid),
         Some(Kind::OutOfMemory) => return Err(codes.out_of_memory),
         Some(Kind::Lost) => STICKY.store(ILLEGAL_ADDRESS, Ordering::Release),
         _ => {}
