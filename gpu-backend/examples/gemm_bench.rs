@@ -123,7 +123,7 @@ fn typed<T: Real>(gpu: &Gpu, precision: Precision, n: usize, beta: Scalar) -> bo
     let mut matrix = |n: usize| -> Vec<T> { (0..n * n).map(|_| random()).collect() };
     let (a, b) = (matrix(n), matrix(n));
     let before = if beta.is_zero() {
-        vec![T::default(); 0]
+        Vec::new()
     } else {
         matrix(n)
     };

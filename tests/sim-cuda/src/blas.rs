@@ -218,7 +218,8 @@ entries! {
         }
         // cuBLAS 13.1 loads host scalars with aligned instructions and crashes on any other address.
         let aligned = |scalar: *const c_void| (scalar.addr() as u64).is_multiple_of(elem_bytes);
-        if !device_pointers && !(aligned(alpha) && aligned(beta)) {
+        let misaligned = !aligned(alpha) || !aligned(beta);
+        if !device_pointers && misaligned {
             return Err(BAD_VALUE);
         }
         if m == 0 || n == 0 {
