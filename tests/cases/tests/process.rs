@@ -349,7 +349,7 @@ fn a_program_of_another_user_reads_nothing_of_ours() {
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("open the folder");
     }
     // The libraries, where that user can read them.
-    for name in ["libblas.so.3", "liblapack.so.3"] {
+    for name in ["libblas.so.3", "liblapack.so.3", "libgpu_offload.so.0"] {
         fs::copy(ours().join(name), dir.join(name)).expect("copy a library");
         fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).expect("open it");
     }

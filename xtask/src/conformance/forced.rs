@@ -10,18 +10,9 @@ use std::fs;
 use std::path::Path;
 
 /// Why the CPU may run a call although the GPU was asked for: a part of the logged reason, and what
-/// makes it right. Everything else fails the run.
-const EXPECTED_FALLBACKS: &[(&str, &str)] = &[
-    (
-        "alpha",
-        "alpha = 0: C is scaled and A, B are not read; there is nothing to multiply",
-    ),
-    ("k = 0", "an empty inner dimension: C is scaled"),
-    (
-        "overlap",
-        "operands that overlap: only the CPU library's order of operations defines the result",
-    ),
-];
+/// makes it right. Everything else fails the run. Empty: calls that only scale C (alpha = 0, k = 0)
+/// never reach the engine, and the suites have no other reason today.
+const EXPECTED_FALLBACKS: &[(&str, &str)] = &[];
 
 /// `client`, with every decision logged to `log`.
 pub fn logged(client: Client, log: &Path) -> Client {

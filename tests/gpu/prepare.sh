@@ -1,0 +1,17 @@
+#!/bin/bash
+# Gathers what the GPU machine needs into one folder: the prefix, netlib's level-3 programs (package
+# libblas-test) and the compiled client. That machine then needs no Rust, Fortran or package registry.
+#   tests/gpu/prepare.sh PREFIX KIT      then there:   bash KIT/run.sh
+set -euo pipefail
+if [ $# -ne 2 ]; then echo "usage: prepare.sh PREFIX KIT" >&2; exit 2; fi
+prefix=$1 kit=$2
+here=$(cd "$(dirname "$0")" && pwd)
+netlib=/usr/lib/x86_64-linux-gnu/blas
+[ -e "$prefix/lib/libblas.so.3" ] || { echo "no lib/libblas.so.3 in $prefix; run cargo xtask dist" >&2; exit 1; }
+[ -e "$netlib/xblat3d" ] || { echo "no $netlib/xblat3d; install the package libblas-test" >&2; exit 1; }
+mkdir -p "$kit/prefix" "$kit/netlib"
+cp -a "$prefix/." "$kit/prefix/"
+cp "$netlib"/xblat3? "$netlib"/x?cblat3 "$netlib"/?blat3.in "$netlib"/?in3 "$kit/netlib/"
+gcc -O2 -o "$kit/dgemm" "$here/dgemm.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm
+cp "$here/run.sh" "$here/run.py" "$kit/"
+echo "$kit"

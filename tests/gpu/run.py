@@ -1,0 +1,282 @@
+"""Everything that a real GPU must prove, on a kit made by prepare.sh. Prints a table; the last line is
+`N passed, N failed, N skipped`. Standard library only.
+
+Without a GPU every row is skipped (failed with REQUIRE_GPU=1). `--sim DIR` runs the rows that make
+sense on the simulated CUDA: it tests this script, and proves nothing about a GPU.
+"""
+import argparse
+import ctypes
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# A dgemm of n = 8192 takes 7 s on a slow 16-core CPU; what takes ten times that hangs.
+DEADLINE_S = 240
+
+arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+arguments.add_argument("--prefix", default=os.path.join(HERE, "prefix"), help="the prefix under test")
+arguments.add_argument("--n", type=int, default=8192, help="size of the large product")
+arguments.add_argument("--threads", type=int, default=min(16, os.cpu_count() or 1), help="CPU threads")
+arguments.add_argument("--sim", metavar="DIR", help="folder of the simulated CUDA")
+arguments.add_argument("--ctypes", action="store_true", help=argparse.SUPPRESS)
+arguments.add_argument("--numpy", action="store_true", help=argparse.SUPPRESS)
+options = arguments.parse_args()
+
+lib = os.path.join(os.path.abspath(options.prefix), "lib")
+rows = []  # (name, "passed" | "failed" | "skipped", detail)
+scratch = tempfile.mkdtemp(prefix="gpu-offload-")
+
+
+def row(name, held, detail):
+    result = held if isinstance(held, str) else "passed" if held else "failed"
+    if result == "skipped" and os.environ.get("REQUIRE_GPU") == "1":
+        result = "failed"
+    rows.append((name, result, detail))
+    print(f"{result:8} {name}: {detail}", flush=True)
+
+
+def environment(**extra):
+    """Ours and OpenBLAS's variables cleared, a home of its own, the libraries' path."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("GPU_OFFLOAD", "OPENBLAS_", "OMP_", "NVBLAS", "LD_PRELOAD"))}
+    path = ([options.sim] if options.sim else []) + [lib] + env.get("LD_LIBRARY_PATH", "").split(":")
+    env.update(LD_LIBRARY_PATH=":".join(p for p in path if p), HOME=scratch)
+    env.update(XDG_DATA_HOME=scratch, XDG_CONFIG_HOME=scratch, XDG_CACHE_HOME=scratch, XDG_STATE_HOME=scratch)
+    env.update(OPENBLAS_NUM_THREADS=str(options.threads))
+    env.update({k: str(v) for k, v in extra.items()})
+    return env
+
+
+def run(command, env, **more):
+    try:
+        return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=DEADLINE_S, **more)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"still running after {DEADLINE_S} s")
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))
+
+
+def last_words(done):
+    lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+    return f"exit status {done.returncode}: " + (lines[-1][:200] if lines else "nothing was printed")
+
+
+def calls(log):
+    """Device calls by routine, and fallbacks by (routine, reason)."""
+    device, fallbacks = {}, {}
+    if os.path.exists(log):
+        with open(log) as lines:
+            for line in lines:
+                entry = json.loads(line)
+                if entry.get("event") != "call":
+                    continue
+                if entry["route"] == "gpu":
+                    device[entry["routine"]] = device.get(entry["routine"], 0) + 1
+                else:
+                    key = (entry["routine"], f"{entry['reason']} {entry.get('detail') or ''}".strip())
+                    fallbacks[key] = fallbacks.get(key, 0) + 1
+    return device, fallbacks
+
+
+def logged(name):
+    log = os.path.join(scratch, name + ".jsonl")
+    return log, dict(GPU_OFFLOAD_LOG="decisions", GPU_OFFLOAD_LOG_FILE=log)
+
+
+def dgemm(env, repeats=6, check=True):
+    done = run([os.path.join(HERE, "dgemm"), str(options.n), str(repeats)] + (["check"] if check else []), env)
+    try:
+        return done, json.loads(done.stdout)
+    except ValueError:
+        return done, None
+
+
+def ctypes_client():
+    """A Python program on libblas by ctypes: dgemm n = 1500 of ones."""
+    blas = ctypes.CDLL("libblas.so.3")
+    n = ctypes.c_int(1500)
+    one, zero = ctypes.c_double(1), ctypes.c_double(0)
+    a = (ctypes.c_double * (n.value**2))(*([1.0] * n.value**2))
+    c = (ctypes.c_double * (n.value**2))(*([float("nan")] * n.value**2))
+    ref = ctypes.byref
+    blas.dgemm_(b"N", b"N", ref(n), ref(n), ref(n), ref(one), a, ref(n), a, ref(n), ref(zero), c, ref(n), ctypes.c_size_t(1), ctypes.c_size_t(1))
+    sys.exit(any(value != n.value for value in c))
+
+
+def numpy_client():
+    """The same by NumPy; exit status 3 if NumPy is absent or brings its own BLAS."""
+    try:
+        import numpy as np
+    except ImportError:
+        sys.exit(3)
+    a = np.random.default_rng(1).standard_normal((1500, 1500))
+    c = a @ a
+    with open("/proc/self/maps") as maps:
+        if not any(os.path.realpath(lib) in line for line in maps):
+            sys.exit(3)
+    x = np.ones(1500)
+    sys.exit(not np.max(np.abs(c @ x - a @ (a @ x))) < 1e-9)
+
+
+def wheel_times():
+    """dgemm by the OpenBLAS in NumPy's wheel, in ms."""
+    program = (
+        "import sys, time, json, numpy as np\n"
+        "n = int(sys.argv[1]); r = np.random.default_rng(1); a = r.random((n, n)); b = r.random((n, n)); ms = []\n"
+        "c = np.empty((n, n))\n"
+        "for _ in range(5):\n"
+        "    t = time.perf_counter(); np.matmul(a, b, out=c); ms.append((time.perf_counter() - t) * 1e3)\n"
+        "maps = open('/proc/self/maps').read()\n"
+        "print(json.dumps({'ms': ms, 'wheel': 'numpy.libs' in maps, 'version': np.__version__}))\n"
+    )
+    env = environment()
+    env.pop("LD_LIBRARY_PATH")
+    done = run([sys.executable, "-c", program, str(options.n)], env)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return None
+
+
+def find_nvblas():
+    patterns = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"]
+    patterns += [os.path.join(p, "nvidia/*/lib") for p in sys.path if p]
+    for pattern in patterns:
+        found = sorted(glob.glob(os.path.join(pattern, "libnvblas.so.[0-9]*")))
+        if found:
+            return found[-1]
+    return None
+
+
+def nvblas(autopin):
+    """Best time of the peer, or None. Preloading is NVBLAS's own way; ours never does that."""
+    library = find_nvblas()
+    if not library:
+        return None
+    config = os.path.join(scratch, "nvblas.conf")
+    with open(config, "w") as out:
+        out.write(f"NVBLAS_LOGFILE {scratch}/nvblas.log\nNVBLAS_CPU_BLAS_LIB {lib}/libblas.so.3\nNVBLAS_GPU_LIST ALL\n")
+        out.write("NVBLAS_AUTOPIN_MEM_ENABLED\n" if autopin else "")
+    env = environment(GPU_OFFLOAD="off", NVBLAS_CONFIG_FILE=config, LD_PRELOAD=library)
+    env["LD_LIBRARY_PATH"] += ":" + os.path.dirname(library)
+    done, result = dgemm(env, repeats=4)
+    if result is None or done.returncode:
+        print("NVBLAS:", last_words(done))
+        return None
+    return min(result["ms"])
+
+
+def gpu_present():
+    return options.sim or os.path.exists("/dev/nvidiactl")
+
+
+def large_products():
+    best = {}
+    for mode in ("force", "auto"):
+        log, variables = logged("dgemm-" + mode)
+        done, result = dgemm(environment(GPU_OFFLOAD=mode, **variables))
+        device, fallbacks = calls(log)
+        name = f"dgemm n={options.n}, {mode}" + (" after calibrate --quick" if mode == "auto" else "")
+        if result is None or done.returncode:
+            row(name, False, last_words(done))
+            continue
+        best[mode] = min(result["ms"])
+        detail = f"best {best[mode]:.1f} ms, all {result['ms']}, error {result['worst_ratio']:.3g} of the bound, device calls {device}, on the CPU {fallbacks}"
+        # auto may run the first calls on the CPU while the GPU starts; force may not.
+        row(name, result["worst_ratio"] <= 1 and device.get("dgemm", 0) > 0 and (mode == "auto" or not fallbacks), detail)
+    return best
+
+
+def peers(best):
+    for autopin in (True, False):
+        name = "faster than NVBLAS " + ("with autopin" if autopin else "without autopin")
+        if options.sim:
+            continue
+        peer = nvblas(autopin)
+        if peer is None:
+            row(name, "skipped", "libnvblas is not here or did not run")
+            continue
+        row(name, len(best) == 2 and max(best.values()) < peer, f"NVBLAS {peer:.1f} ms, ours {best}")
+
+
+def netlib():
+    for p in "sdcz":
+        for program, data in ((f"xblat3{p}", f"{p}blat3.in"), (f"x{p}cblat3", f"{p}in3")):
+            folder = os.path.join(scratch, program)
+            os.mkdir(folder)
+            log, variables = logged(program)
+            env = environment(GPU_OFFLOAD="force", GPU_OFFLOAD_THRESHOLD=0, **variables)
+            with open(os.path.join(HERE, "netlib", data)) as source:
+                done = run([os.path.join(HERE, "netlib", program)], env, stdin=source, cwd=folder)
+            text = done.stdout
+            for name in os.listdir(folder):
+                with open(os.path.join(folder, name), errors="replace") as written:
+                    text += written.read()
+            device, fallbacks = calls(log)
+            passed, failed = text.count("PASSED"), text.count("FAIL") + text.count("FATAL")
+            held = done.returncode == 0 and passed > 0 and not failed and device.get(p + "gemm", 0) > 0 and not fallbacks
+            detail = f"{passed} PASSED, {failed} failures, device calls {device}, on the CPU {fallbacks}"
+            row(f"netlib {program}, force, threshold 0", held, detail if done.returncode == 0 else detail + "; " + last_words(done))
+
+
+def python_clients():
+    for flag, name in (("--numpy", "NumPy of this machine"), ("--ctypes", "Python by ctypes")):
+        log, variables = logged(flag.strip("-"))
+        done = run([sys.executable if flag == "--ctypes" else "/usr/bin/python3", os.path.abspath(__file__), "--prefix", options.prefix, flag], environment(GPU_OFFLOAD="force", **variables))
+        if done.returncode == 3 and flag == "--numpy":
+            print("NumPy here is absent or brings its own BLAS; ctypes stands in")
+            continue
+        device, fallbacks = calls(log)
+        row(f"{name}, force", done.returncode == 0 and device.get("dgemm", 0) > 0 and not fallbacks, f"device calls {device}, on the CPU {fallbacks}, {last_words(done) if done.returncode else 'right'}")
+
+
+# The wheel's OpenBLAS may be faster by this factor at most.
+WHEEL_FACTOR = 1.05
+
+
+def cpu_quality():
+    name = f"CPU path, dgemm n={options.n}, {options.threads} threads, against the NumPy wheel's OpenBLAS"
+    wheel = wheel_times()
+    if options.sim or wheel is None or not wheel["wheel"]:
+        row(name, "skipped", "no NumPy wheel here" if not options.sim else "not measured on the simulation")
+        return
+    done, result = dgemm(environment(GPU_OFFLOAD="off"), repeats=5, check=False)
+    if result is None:
+        row(name, False, last_words(done))
+        return
+    ours, theirs = min(result["ms"]), min(wheel["ms"])
+    row(name, ours <= WHEEL_FACTOR * theirs, f"{ours:.0f} ms, NumPy {wheel['version']} {theirs:.0f} ms, ratio {ours / theirs:.3f}")
+
+
+if options.ctypes:
+    ctypes_client()
+if options.numpy:
+    numpy_client()
+started = time.time()
+if not os.path.exists(os.path.join(lib, "libblas.so.3")):
+    sys.exit(f"no libblas.so.3 in {lib}; make the kit with tests/gpu/prepare.sh")
+if gpu_present():
+    tool = os.path.join(options.prefix, "bin/gpu-offload")
+    done = run([tool, "status"], environment())
+    # Status 1 means that heavy calls cannot go to the GPU: the reason is on the screen.
+    row("gpu-offload status", done.returncode == 0, "ready" if done.returncode == 0 else last_words(done))
+    print(done.stdout)
+    done = run([tool, "calibrate", "--quick"], environment())
+    row("gpu-offload calibrate --quick", done.returncode == 0, last_words(done))
+    peers(large_products())
+    netlib()
+    python_clients()
+    cpu_quality()
+else:
+    row("everything", "skipped", "no NVIDIA device (/dev/nvidiactl)")
+
+print(f"\n{'result':8} row  ({time.time() - started:.0f} s)")
+for name, result, _ in rows:
+    print(f"{result:8} {name}")
+count = {kind: sum(result == kind for _, result, _ in rows) for kind in ("passed", "failed", "skipped")}
+print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+sys.exit(count["failed"] > 0)
