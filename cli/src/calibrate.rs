@@ -6,7 +6,8 @@
 use crate::prefix;
 use anyhow::{Context, Result, anyhow, bail};
 use cost_model::{
-    FRESH_BYTES_PER_S, Fingerprint, Measurements, Overheads, Profile, Sample, Side, Transfers,
+    FRESH_BYTES_PER_S, Fingerprint, Measurements, Overheads, Profile, Sample, Side, TransferSample,
+    TransferTimes, Transfers,
 };
 use gpu_backend::{Arithmetic, Gpu};
 use gpu_offload::measure::{CpuLibrary, time_device_gemm};
@@ -32,6 +33,9 @@ pub struct Args {
     /// The inner half of a calibration: print the CPU library's timings as JSON lines
     #[arg(long, hide = true, value_name = "LIBRARY")]
     measure_cpu: Option<PathBuf>,
+    /// The inner part that starts the GPU as a new process does, and prints the seconds
+    #[arg(long, hide = true)]
+    measure_start: bool,
 }
 
 /// Edges of the cubes that are timed; the CPU stops earlier where it takes too long.
@@ -55,9 +59,16 @@ const GPU_RUNS: u32 = 3;
 /// Bytes of the transfer measurement: 20 ms each way on PCIe 3, long enough for a rate.
 const TRANSFER_BYTES: usize = 256 << 20;
 
-/// Edges at which whole calls are timed, for fixed costs (the first) and overlap (the others: where a
-/// matrix has several panels).
-const WHOLE_CALLS: [usize; 3] = [64, 4096, 8192];
+/// Edges at which whole calls are timed, with the number of runs: small ones vary more.
+const WHOLE_CALLS: [(usize, usize); 7] = [
+    (64, 9),
+    (256, 9),
+    (512, 9),
+    (1024, 9),
+    (2048, 7),
+    (4096, 3),
+    (8192, 2),
+];
 
 /// What `calibrate --measure-cpu` prints, one a line.
 #[derive(Serialize, Deserialize)]
@@ -204,14 +215,29 @@ fn cpu_side(blas: &Path, progress: &ProgressBar) -> Result<CpuResult> {
     })
 }
 
+/// Seconds that the start of the GPU takes in a new process, now that its libraries are in memory.
+fn start_time() -> Result<f64> {
+    let exe = std::env::current_exe().context("cannot find this program's own path")?;
+    let output = Command::new(exe)
+        .args(["calibrate", "--measure-start"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start the measurement of the GPU's start")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim()
+        .parse()
+        .with_context(|| format!("the measurement of the GPU's start said {text:?}"))
+}
+
 /// What is learnt of the GPU.
 struct GpuResult {
     transfers: Transfers,
+    transfer_times: TransferTimes,
     overheads: Overheads,
     side: Side,
 }
 
-fn gpu_side(gpu: &Gpu, start_s: f64, progress: &ProgressBar) -> Result<GpuResult> {
+fn gpu_side(gpu: &Gpu, progress: &ProgressBar) -> Result<GpuResult> {
     progress.set_message("GPU");
     let failed = |what: &str, f: &dyn core::fmt::Display| anyhow!("measuring {what} failed: {f}");
     let rates = gpu
@@ -234,54 +260,62 @@ fn gpu_side(gpu: &Gpu, start_s: f64, progress: &ProgressBar) -> Result<GpuResult
         })?;
         side.set(precision, samples);
     }
+    let (transfer_times, overheads) = whole_calls(gpu, &side, progress)?;
     let overheads = Overheads {
-        start_s,
-        ..whole_calls(gpu, &transfers, &side, progress)?
+        start_s: start_time()?,
+        ..overheads
     };
     Ok(GpuResult {
         transfers,
+        transfer_times,
         overheads,
         side,
     })
 }
 
-/// Fixed cost and overlap from whole calls in float64: what they take beside their parts.
+/// Transfers within whole calls in float64, and what those take beside their parts.
 fn whole_calls(
     gpu: &Gpu,
-    transfers: &Transfers,
     kernels: &Side,
     progress: &ProgressBar,
-) -> Result<Overheads> {
+) -> Result<(TransferTimes, Overheads)> {
     let precision = Precision::D;
-    let mut call_s = 0.0;
-    let mut overlaps = Vec::new();
-    for n in WHOLE_CALLS {
+    let mut times = TransferTimes::default();
+    let mut call_s = f64::INFINITY;
+    let mut overlap = None;
+    for (n, runs) in WHOLE_CALLS {
         let edge = n as u64;
         let cube = |s: &&Sample| (s.0, s.1, s.2) == (edge, edge, edge);
         let Some(kernel_s) = kernels.get(precision).iter().find(cube).map(|s| s.3) else {
             continue;
         };
-        let (_, whole_s) = time_device_gemm(gpu, precision, n, n, n, GPU_RUNS)
+        let (timing, whole_s) = time_device_gemm(gpu, precision, n, n, n, runs)
             .map_err(|f| anyhow!("measuring a whole call failed: {f}"))?;
-        let matrix_bytes = (n * n * precision.elem_bytes()) as f64;
-        let upload_s = 2.0 * matrix_bytes / transfers.in_bytes_per_s;
-        let rest_s = kernel_s + matrix_bytes / transfers.out_bytes_per_s;
-        let fixed_s = whole_s - upload_s - rest_s - 2.0 * transfers.latency_s;
-        if n == WHOLE_CALLS[0] {
-            // Positive by definition; a microsecond where timing noise says otherwise.
-            call_s = fixed_s.max(1e-6);
-        } else {
-            overlaps.push(((call_s - fixed_s) / upload_s.min(rest_s)).clamp(0.0, 1.0));
-        }
+        let (up, down) = (timing.upload_s.max(1e-9), timing.download_s.max(1e-9));
+        times.to_device.push(TransferSample(timing.bytes_in, up));
+        times
+            .from_device
+            .push(TransferSample(timing.bytes_out, down));
+        // Kernels that are not hidden show beside the transfers; the largest call tells best.
+        let beside_s = whole_s - up - down;
+        call_s = call_s.min(beside_s);
+        overlap = Some((1.0 - beside_s / kernel_s.min(up)).clamp(0.0, 1.0));
         progress.inc(1);
     }
-    // The least of them: a promise that the other size did not keep is none.
-    let overlap = overlaps.into_iter().reduce(f64::min).unwrap_or(0.0);
-    Ok(Overheads {
-        call_s,
-        start_s: 0.0,
-        overlap,
-    })
+    // Positive by definition; a microsecond where the transfers' times hold all of it.
+    let call_s = if call_s.is_finite() {
+        call_s.max(1e-6)
+    } else {
+        1e-6
+    };
+    Ok((
+        times,
+        Overheads {
+            call_s,
+            start_s: 0.0,
+            overlap: overlap.unwrap_or(0.0),
+        },
+    ))
 }
 
 /// Writes `text` so that a reader sees the old file or the whole new one.
@@ -319,13 +353,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(library) = &args.measure_cpu {
         return measure_cpu(library);
     }
-    if !args.quick {
-        eprintln!("gpu-offload: only the quick calibration (matrix products) exists so far");
-    }
-    let began = Instant::now();
     let env = |name: &str| std::env::var_os(name);
     let blas = prefix::blas(&prefix::library_dir()?)?;
     let (settings, complaints) = config::load(&env, &config::config_files(&env));
+    if args.measure_start {
+        let start = Instant::now();
+        Gpu::start(&device::start_options(&settings))?;
+        println!("{}", start.elapsed().as_secs_f64());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let began = Instant::now();
+    if !args.quick {
+        eprintln!("gpu-offload: only the quick calibration (matrix products) exists so far");
+    }
     complaints
         .iter()
         .for_each(|line| eprintln!("gpu-offload: {line}"));
@@ -336,9 +376,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .or_else(|| config::user_profile_file(&env))
         .context("there is no home directory to write the profile to; accepted: --output FILE")?;
 
-    let start = Instant::now();
     let gpu = Gpu::start(&device::start_options(&settings));
-    let start_s = start.elapsed().as_secs_f64();
 
     let count: usize = Precision::ALL.into_iter().map(|p| shapes(p).len()).sum();
     let sides = if gpu.is_ok() {
@@ -354,7 +392,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let gpu_result = match &gpu {
         Ok(gpu) => {
             device::complete(&mut fingerprint, gpu.info());
-            Some(gpu_side(gpu, start_s, &progress)?)
+            Some(gpu_side(gpu, &progress)?)
         }
         Err(_) => None,
     };
@@ -386,12 +424,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     println!("{}: {}", fingerprint.gpu_name, rates(&result.side));
     println!(
-        "transfers: {:.1} GB/s in, {:.1} GB/s out, {:.0} us; a call costs {:.0} us, a start {:.2} s; {:.0} % of \
-         transfers and kernels overlap",
+        "transfers: {:.1} GB/s in, {:.1} GB/s out, {:.0} us; a start takes {:.2} s; {:.0} % of uploads \
+         and kernels overlap",
         result.transfers.in_bytes_per_s / 1e9,
         result.transfers.out_bytes_per_s / 1e9,
         result.transfers.latency_s * 1e6,
-        result.overheads.call_s * 1e6,
         result.overheads.start_s,
         result.overheads.overlap * 100.0,
     );
@@ -399,6 +436,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         fingerprint,
         cpu_threads: cpu.threads,
         transfers: result.transfers,
+        transfer_times: result.transfer_times,
         overheads: result.overheads,
         cpu: cpu.side,
         gpu: result.side,

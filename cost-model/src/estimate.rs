@@ -3,7 +3,9 @@
 //! Every guess here leans to the CPU's side: it is credited with more than it usually reaches, the GPU
 //! with less.
 
-use crate::profile::{Fingerprint, Measurements, Overheads, Profile, Sample, Side, Transfers};
+use crate::profile::{
+    Fingerprint, Measurements, Overheads, Profile, Sample, Side, TransferTimes, Transfers,
+};
 use routines::Precision;
 
 /// What is known of a GPU without measuring its kernels.
@@ -37,8 +39,10 @@ const GPU_EFFICIENCY: f64 = 0.5;
 /// measured on an H200 (2026-12-01), of which arithmetic is 32.
 const GPU_LAUNCH_S: f64 = 30e-6;
 
-/// Fixed time of one offloaded call besides transfers: submission from several threads and waking.
-const CALL_S: f64 = 100e-6;
+/// Fixed time of one offloaded call where nobody has measured it. On the H200 machine (2026-12-01) calls
+/// of n = 1024 and 2048 took 0.8 and 1.5 ms longer than their bytes at full rate and their kernels: the
+/// copying threads have to wake, and few megabytes do not fill their pipeline.
+const CALL_S: f64 = 1e-3;
 
 /// Time until a GPU is ready where nobody has measured it: context 0.36 s and cuBLAS handle 0.5 s on an
 /// H200 (2026-12-01), rounded up.
@@ -144,6 +148,7 @@ impl Profile {
             fingerprint,
             cpu_threads: cpu.threads,
             transfers,
+            transfer_times: TransferTimes::default(),
             overheads: Overheads {
                 call_s: CALL_S,
                 start_s: START_S,

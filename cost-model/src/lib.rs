@@ -16,6 +16,7 @@ pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
 pub use estimate::{CpuFacts, FRESH_BYTES_PER_S, GpuFacts};
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{
-    Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side, Transfers,
+    Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side,
+    TransferSample, TransferTimes, Transfers,
 };
 pub use threshold::{DEFAULT_THRESHOLD_WORK, threshold_work};

@@ -27,7 +27,7 @@ pub struct Prediction {
     pub startup_s: f64,
     /// Waiting for other calls.
     pub queue_s: f64,
-    /// Fixed cost of a call and of a transfer each way.
+    /// Fixed cost of a call.
     pub latency_s: f64,
     /// Operands to the device.
     pub upload_s: f64,
@@ -37,7 +37,7 @@ pub struct Prediction {
     pub download_s: f64,
     /// Page faults of a fresh result.
     pub fresh_s: f64,
-    /// What upload and the rest hide of each other; subtracted.
+    /// What upload and kernels hide of each other; subtracted.
     pub overlap_s: f64,
 }
 
@@ -89,19 +89,18 @@ pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Optio
     let t = profile.transfers();
     let o = profile.overheads();
     let in_bytes = (shape.bytes_in() - situation.resident_in_bytes as f64).max(0.0);
-    let upload_s = in_bytes / t.in_bytes_per_s;
+    let (upload_s, download_s) = profile.transfer_s(in_bytes, shape.bytes_out());
     let compute_s = gpu.time_s(m, n, k);
-    let download_s = shape.bytes_out() / t.out_bytes_per_s;
     Some(Prediction {
         cpu_s: cpu.time_s(m, n, k) * thread_factor(profile.cpu_threads(), situation.cpu_threads),
         startup_s: situation.startup_s,
         queue_s: situation.queue_s,
-        latency_s: o.call_s + 2.0 * t.latency_s,
+        latency_s: o.call_s,
         upload_s,
         compute_s,
         download_s,
         fresh_s: situation.fresh_out_bytes as f64 / t.fresh_bytes_per_s,
-        overlap_s: o.overlap * upload_s.min(compute_s + download_s),
+        overlap_s: o.overlap * upload_s.min(compute_s),
     })
 }
 

@@ -3,7 +3,7 @@
 //! The text is TOML that a person can read and edit; a value that makes no sense is refused with its
 //! line and what is accepted. Reading and writing files is somebody else's business.
 
-use crate::curve::{Below, GemmCurves};
+use crate::curve::{Below, Curve, GemmCurves};
 use core::fmt::Write;
 use routines::Precision;
 use serde::Deserialize;
@@ -78,6 +78,20 @@ pub struct Transfers {
     pub fresh_bytes_per_s: f64,
 }
 
+/// One transfer as calls take it: bytes, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct TransferSample(pub u64, pub f64);
+
+/// Times of moving data within whole calls, by size: rates alone say too little where threads have to
+/// wake for a few megabytes. Where it is empty, the rates serve.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TransferTimes {
+    /// Operands to the device.
+    pub to_device: Vec<TransferSample>,
+    /// Result from the device.
+    pub from_device: Vec<TransferSample>,
+}
+
 /// Fixed costs, and how well transfers and kernels hide each other.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,7 +100,7 @@ pub struct Overheads {
     pub call_s: f64,
     /// Time until the GPU is ready in a new process.
     pub start_s: f64,
-    /// Share, 0 to 1, of the shorter of upload and the rest that is hidden behind the longer.
+    /// Share, 0 to 1, of the shorter of upload and kernels that is hidden behind the longer.
     pub overlap: f64,
 }
 
@@ -167,6 +181,8 @@ pub struct Measurements {
     pub cpu_threads: u32,
     /// Moving data.
     pub transfers: Transfers,
+    /// Moving data, by size.
+    pub transfer_times: TransferTimes,
     /// Fixed costs.
     pub overheads: Overheads,
     /// Matrix products on the CPU.
@@ -179,6 +195,8 @@ pub struct Measurements {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     measurements: Measurements,
+    upload: Option<Curve>,
+    download: Option<Curve>,
     cpu: [GemmCurves; 4],
     gpu: [GemmCurves; 4],
 }
@@ -209,9 +227,18 @@ struct Text {
     schema: toml::Spanned<i64>,
     fingerprint: Fingerprint,
     transfers: toml::Spanned<Transfers>,
+    #[serde(default)]
+    transfer_times: TextTransferTimes,
     overheads: toml::Spanned<Overheads>,
     cpu: TextCpu,
     gpu: TextGpu,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TextTransferTimes {
+    to_device: Vec<toml::Spanned<TransferSample>>,
+    from_device: Vec<toml::Spanned<TransferSample>>,
 }
 
 #[derive(Deserialize)]
@@ -266,6 +293,12 @@ impl Profile {
         if let Some(what) = wrong_overheads(&measurements.overheads) {
             return refuse(what);
         }
+        let times = &measurements.transfer_times;
+        for sample in times.to_device.iter().chain(&times.from_device) {
+            if let Some(what) = wrong_transfer(sample) {
+                return refuse(what);
+            }
+        }
         for (name, side) in [("cpu", &measurements.cpu), ("gpu", &measurements.gpu)] {
             for precision in Precision::ALL {
                 for sample in side.get(precision) {
@@ -286,6 +319,14 @@ impl Profile {
     /// # Panics
     /// If a side has no cube; callers in this crate supply one.
     pub(crate) fn build(measurements: Measurements) -> Self {
+        let curve = |samples: &[TransferSample]| {
+            Curve::new(
+                samples.iter().map(|s| (s.0 as f64, s.1)).collect(),
+                Below::Constant,
+            )
+        };
+        let upload = curve(&measurements.transfer_times.to_device);
+        let download = curve(&measurements.transfer_times.from_device);
         let cpu = measurements
             .cpu
             .curves(Below::Proportional)
@@ -296,6 +337,8 @@ impl Profile {
             .expect("checked: a GPU cube");
         Self {
             measurements,
+            upload,
+            download,
             cpu,
             gpu,
         }
@@ -343,6 +386,18 @@ impl Profile {
         if let Some(what) = wrong_overheads(parsed.overheads.get_ref()) {
             return Err(at(parsed.overheads.span(), what));
         }
+        let times = |samples: Vec<toml::Spanned<TransferSample>>| {
+            for sample in &samples {
+                if let Some(what) = wrong_transfer(sample.get_ref()) {
+                    return Err(at(sample.span(), what));
+                }
+            }
+            Ok(samples.into_iter().map(toml::Spanned::into_inner).collect())
+        };
+        let transfer_times = TransferTimes {
+            to_device: times(parsed.transfer_times.to_device)?,
+            from_device: times(parsed.transfer_times.from_device)?,
+        };
         let side = |name: &str, gemm: toml::Spanned<TextGemm>| -> Result<Side, ProfileError> {
             let span = gemm.span();
             let gemm = gemm.into_inner();
@@ -370,6 +425,7 @@ impl Profile {
             fingerprint: parsed.fingerprint,
             cpu_threads: parsed.cpu.threads,
             transfers: parsed.transfers.into_inner(),
+            transfer_times,
             overheads: parsed.overheads.into_inner(),
             cpu: side("cpu", parsed.cpu.gemm)?,
             gpu: side("gpu", parsed.gpu.gemm)?,
@@ -407,6 +463,24 @@ impl Profile {
         line(format!("in_bytes_per_s = {:e}", t.in_bytes_per_s));
         line(format!("out_bytes_per_s = {:e}", t.out_bytes_per_s));
         line(format!("fresh_bytes_per_s = {:e}\n", t.fresh_bytes_per_s));
+        let times = &m.transfer_times;
+        if *times != TransferTimes::default() {
+            line("# Within whole calls; a sample is [bytes, seconds].".to_owned());
+            line("[transfer_times]".to_owned());
+            for (name, samples) in [
+                ("to_device", &times.to_device),
+                ("from_device", &times.from_device),
+            ] {
+                let mut text = format!("{name} = [\n");
+                for TransferSample(bytes, time_s) in samples {
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(text, "    [{bytes}, {time_s:e}],");
+                }
+                text.push(']');
+                line(text);
+            }
+            line(String::new());
+        }
         let o = &m.overheads;
         line("[overheads]".to_owned());
         line(format!("call_s = {:e}", o.call_s));
@@ -461,6 +535,20 @@ impl Profile {
         &self.measurements.overheads
     }
 
+    /// Time of moving so many bytes to the device and so many back.
+    pub(crate) fn transfer_s(&self, in_bytes: f64, out_bytes: f64) -> (f64, f64) {
+        let t = self.transfers();
+        let time_s = |curve: &Option<Curve>, bytes: f64, rate: f64| match curve {
+            Some(curve) => curve.time_s(bytes),
+            None if bytes > 0.0 => t.latency_s + bytes / rate,
+            None => 0.0,
+        };
+        (
+            time_s(&self.upload, in_bytes, t.in_bytes_per_s),
+            time_s(&self.download, out_bytes, t.out_bytes_per_s),
+        )
+    }
+
     /// Threads the CPU library used while it was measured.
     pub fn cpu_threads(&self) -> u32 {
         self.measurements.cpu_threads
@@ -496,6 +584,15 @@ fn wrong_overheads(o: &Overheads) -> Option<String> {
             (!(0.0..=1.0).contains(&o.overlap))
                 .then(|| format!("overheads.overlap = {}; accepted: 0 to 1", o.overlap))
         })
+}
+
+fn wrong_transfer(s: &TransferSample) -> Option<String> {
+    (s.0 == 0 || !positive(s.1)).then(|| {
+        format!(
+            "sample [{}, {}]; accepted: [bytes, seconds], both positive",
+            s.0, s.1
+        )
+    })
 }
 
 fn wrong_sample(s: &Sample) -> Option<String> {

@@ -5,7 +5,9 @@
 
 use call::{Backend, Call, Failure, GemmCall, MatRef, Ready, Timing, Trans};
 use core::ffi::{c_char, c_void};
-use cost_model::{Fingerprint, Level, Measurements, Overheads, Profile, Sample, Side, Transfers};
+use cost_model::{
+    Fingerprint, Level, Measurements, Overheads, Profile, Sample, Side, TransferTimes, Transfers,
+};
 use engine_abi::{ABI_VERSION, HostTable, RoutedCall};
 use gpu_offload::config::{Mode, Settings};
 use gpu_offload::{Device, Engine, Setup, StartFailure, Starter};
@@ -174,6 +176,7 @@ pub fn profile(cpu_s: f64, gpu_s: f64, start_s: f64) -> Profile {
             out_bytes_per_s: 1e15,
             fresh_bytes_per_s: 1e15,
         },
+        transfer_times: TransferTimes::default(),
         overheads: Overheads {
             call_s: 1e-9,
             start_s,
