@@ -433,18 +433,29 @@ const PIECES_PER_THREAD: usize = 4;
 /// the copying (256 KiB take 25 microseconds at 10 GB/s, one thread's rate).
 const PIECE_MIN_BYTES: usize = 256 << 10;
 
-/// Starts a thread with every signal blocked, so that no handler of the host program runs on it.
+/// Starts a thread with signals blocked, so that no handler of the host program runs on it. Signals that a
+/// thread causes itself stay: a host that serves faults of its own memory (a collector's write barrier)
+/// must get them from us too, and blocked they would end the process.
 pub fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills `all`; pthread_sigmask reads it and fills `before`. A new thread inherits
-    // the mask, so there is no moment in which it could take a signal.
+    let mut most = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset fills `most`, which the others then change and read; pthread_sigmask fills
+    // `before`. A new thread inherits the mask, so there is no moment in which it could take a signal.
     unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        libc::sigfillset(most.as_mut_ptr());
+        for own in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+        ] {
+            libc::sigdelset(most.as_mut_ptr(), own);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, most.as_ptr(), before.as_mut_ptr());
     }
     let handle = std::thread::Builder::new().name(name.into()).spawn(body);
     // SAFETY: `before` was filled above; this thread gets its own mask back.
