@@ -108,7 +108,10 @@ impl core::fmt::Display for Failure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Failure::Unsupported(what) => write!(f, "no GPU path: {what}"),
-            Failure::OutOfMemory { needed_bytes, budget_bytes } => write!(
+            Failure::OutOfMemory {
+                needed_bytes,
+                budget_bytes,
+            } => write!(
                 f,
                 "not enough GPU memory: {needed_bytes} bytes needed, {budget_bytes} available"
             ),

@@ -107,7 +107,14 @@ impl<'a> MatRef<'a> {
         elem_bytes: usize,
     ) -> Option<Self> {
         span_bytes(rows, cols, ld, elem_bytes)?;
-        (ld >= rows).then_some(Self { data, rows, cols, ld, elem_bytes, life: PhantomData })
+        (ld >= rows).then_some(Self {
+            data,
+            rows,
+            cols,
+            ld,
+            elem_bytes,
+            life: PhantomData,
+        })
     }
 
     common!();
@@ -140,7 +147,14 @@ impl<'a> MatMut<'a> {
         elem_bytes: usize,
     ) -> Option<Self> {
         span_bytes(rows, cols, ld, elem_bytes)?;
-        (ld >= rows).then_some(Self { data, rows, cols, ld, elem_bytes, life: PhantomData })
+        (ld >= rows).then_some(Self {
+            data,
+            rows,
+            cols,
+            ld,
+            elem_bytes,
+            life: PhantomData,
+        })
     }
 
     common!();
@@ -181,7 +195,14 @@ impl<'a> MatMut<'a> {
         // SAFETY: j <= cols; for j == cols the pointer is only kept, never read through, and
         // wrapping_add does not require it to stay inside the allocation.
         let right = self.data.wrapping_add(j * self.ld * self.elem_bytes);
-        (MatMut { cols: j, ..self }, MatMut { data: right, cols: self.cols - j, ..self })
+        (
+            MatMut { cols: j, ..self },
+            MatMut {
+                data: right,
+                cols: self.cols - j,
+                ..self
+            },
+        )
     }
 
     /// Disjoint views of rows `0..i` and `i..rows`.
@@ -192,13 +213,27 @@ impl<'a> MatMut<'a> {
         assert!(i <= self.rows);
         // For i == rows the pointer is only kept, never read through.
         let below = self.data.wrapping_add(i * self.elem_bytes);
-        (MatMut { rows: i, ..self }, MatMut { data: below, rows: self.rows - i, ..self })
+        (
+            MatMut { rows: i, ..self },
+            MatMut {
+                data: below,
+                rows: self.rows - i,
+                ..self
+            },
+        )
     }
 
     /// A view of nothing.
     pub fn empty() -> Self {
         let data = core::ptr::NonNull::dangling().as_ptr();
-        Self { data, rows: 0, cols: 0, ld: 0, elem_bytes: 1, life: PhantomData }
+        Self {
+            data,
+            rows: 0,
+            cols: 0,
+            ld: 0,
+            elem_bytes: 1,
+            life: PhantomData,
+        }
     }
 
     /// A second name for the same operand, as long as the first one is not used.
@@ -240,7 +275,10 @@ mod tests {
             right.write_column_piece(j, 0, &[2, 2, 2]);
         }
         // The gap row (index 3 of each column) is untouched.
-        assert_eq!(data, [1, 1, 1, 0, 1, 1, 1, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]);
+        assert_eq!(
+            data,
+            [1, 1, 1, 0, 1, 1, 1, 0, 2, 2, 2, 0, 2, 2, 2, 0, 2, 2, 2, 0]
+        );
     }
 
     #[test]
