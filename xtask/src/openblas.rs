@@ -126,6 +126,11 @@ fn key(origin: &str) -> String {
 }
 
 /// `$XDG_CACHE_HOME/gpu-offload/openblas`, by default below `~/.cache`.
+/// Netlib's LAPACK test programs of the pinned release, unpacked into `dir`; returns their folder.
+pub fn lapack_test_programs(dir: &Path) -> Result<PathBuf> {
+    source::lapack_test_programs(&cache_dir()?, dir)
+}
+
 fn cache_dir() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)

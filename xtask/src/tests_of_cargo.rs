@@ -90,7 +90,9 @@ pub fn run(selection: &[&str], variables: &[(&str, PathBuf)]) -> Result<Tally> {
         if !line.trim_start().starts_with("PASS [") {
             eprintln!("{line}");
         }
-        if let Some(counts) = summary(&line) {
+        // nextest repeats the libtest summary of a failed test within its own report.
+        let counted = nextest == line.trim_start().starts_with("Summary [");
+        if let Some(counts) = summary(&line).filter(|_| counted) {
             tally += counts;
             summaries += 1;
         }

@@ -40,6 +40,13 @@ const TMGLIB: Package = Package {
     sha256: "a108fbde241938eb4ff4ba91a5201401b6fb2c2eda17cf971703fd26154b3331",
 };
 
+/// Netlib's LAPACK test programs of the release whose LAPACK is in the pinned OpenBLAS.
+const LAPACK_TEST: Package = Package {
+    name: "liblapack-test",
+    version: "3.12.1-6",
+    sha256: "266910e7ffb3e09cc8d07cc1e99efe8ddd53ea601f18cb24f022d4a8edf5f765",
+};
+
 /// Folders below the root of a system or an unpacked package.
 const LIB: &str = "usr/lib/x86_64-linux-gnu";
 const OPENBLAS_LIB: &str = "usr/lib/x86_64-linux-gnu/openblas-pthread";
@@ -152,6 +159,13 @@ impl Origin {
     }
 }
 
+/// Fetches netlib's LAPACK test programs below `dir` and returns their folder.
+pub fn lapack_test_programs(cache: &Path, dir: &Path) -> Result<PathBuf> {
+    Ok(debian(None, &[LAPACK_TEST], cache, dir)?
+        .join(LIB)
+        .join("lapack"))
+}
+
 fn install_openblas(root: &Path, dir: &Path) -> Result<()> {
     copy(
         &root.join(OPENBLAS_LIB).join("libopenblas.a"),
@@ -208,7 +222,7 @@ fn debian(mirror: Option<&str>, packages: &[Package], cache: &Path, dir: &Path) 
         .filter(|package| !is_good(&store.join(package.file()), package))
         .collect();
     if !missing.is_empty() {
-        with_step("Downloading the pinned OpenBLAS packages", || {
+        with_step("Downloading the pinned packages", || {
             download(mirror, &missing, &store, dir)
         })?;
     }
