@@ -26,13 +26,14 @@ fn options() -> StartOptions {
     }
 }
 
+/// Its result comes back in six pieces, so that a fault can hit when some are already there.
 fn product(beta: Scalar) -> Product {
     let mut random = Random(31);
     let trans = (Trans::N, Trans::T);
     Product::random(
         Precision::D,
         trans,
-        (150, 70, 110),
+        (150, 300, 60),
         (Scalar::ONE, beta),
         2,
         &mut random,
