@@ -10,7 +10,7 @@ use super::client_run::{Client, as_file_name, cache, scratch};
 use super::{Setting, Tally, baseline};
 use crate::openblas;
 use crate::tools::{quiet, step};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +24,8 @@ const SYSTEM_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/lapack";
 const RELEASE: &str = "3.12.";
 
 /// Tests that netlib 3.11's programs run, which 3.12's exceed (5,189,593). Counted on Debian 12 with
-/// Debian's packages, 2026-12-01.
+/// Debian's packages, 2026-12-01. Counts of equal runs differ, on any library: the CQK part of 3.12's
+/// xlintstc runs 192,000 to 242,000 tests.
 const LEAST_TESTS: u64 = 4_208_661;
 
 /// The programs of the right release: the system's, or fetched once into the cache.
@@ -105,6 +106,15 @@ fn play(client: impl Fn(&str) -> Client, text: &str) -> Result<(Totals, String)>
             ended.tail()
         )
     })?;
+    // A program that crashes is missing from the summary.
+    let crashed: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter(|l| l.contains("FAILED("))
+        .collect();
+    if !crashed.is_empty() {
+        bail!("programs did not run to their end: {crashed:?}");
+    }
     let summary = ended
         .stdout
         .lines()
@@ -179,12 +189,9 @@ pub fn run(setting: &Setting) -> Result<Tally> {
     // The suite's own count is too large to be one check each: what may not grow is what is checked.
     tally.passed += ours.tests.saturating_sub(ours.numerical + ours.other);
     tally.passed += ours.numerical.min(stock.numerical); // known, the archive's own
-    if ours.tests < LEAST_TESTS.max(stock.tests) {
-        println!(
-            "  {} tests did not run",
-            LEAST_TESTS.max(stock.tests) - ours.tests
-        );
-        tally.failed += LEAST_TESTS.max(stock.tests) - ours.tests;
+    if ours.tests < LEAST_TESTS {
+        println!("  {} tests did not run", LEAST_TESTS - ours.tests);
+        tally.failed += LEAST_TESTS - ours.tests;
     }
     tally.failed += ours.numerical.saturating_sub(stock.numerical);
     tally.failed += ours.other;
