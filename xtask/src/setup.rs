@@ -23,7 +23,7 @@ const BUILD: [&str; 4] = ["gcc", "libc6-dev", "binutils", "pkg-config"];
 /// Packages that only tests and demo need: the reference libraries and their test programs, a Fortran
 /// compiler for the cases from the field, NumPy, and valgrind for counted instructions. No other BLAS is
 /// installed: it would take over the system's alternatives.
-const TEST: [&str; 8] = [
+const TEST: [&str; 11] = [
     "gfortran",
     "libblas3",
     "liblapack3",
@@ -31,6 +31,9 @@ const TEST: [&str; 8] = [
     "liblapack-test",
     "python3",
     "python3-numpy",
+    "python3-pytest",
+    "python3-hypothesis",
+    "strace",
     "valgrind",
 ];
 
