@@ -59,6 +59,11 @@ const WRITTEN: [&str; 26] = [
     "zdotusub_",
 ];
 
+/// Names of liblapack.so.3 that only older releases had and that `lapack-shim/src/lamc.rs` defines.
+const WRITTEN_LAPACK: [&str; 8] = [
+    "dlamc1_", "dlamc2_", "dlamc4_", "dlamc5_", "slamc1_", "slamc2_", "slamc4_", "slamc5_",
+];
+
 /// OpenBLAS's control functions, as its cblas.h declares them and as Fortran spells them.
 const CONTROL: [&str; 16] = [
     "goto_get_num_procs",
@@ -137,6 +142,7 @@ fn blas(symbols: &Symbols, halves: &Halves) -> BTreeSet<String> {
 fn lapack(symbols: &Symbols, halves: &Halves) -> BTreeSet<String> {
     let mut names = halves.lapack_names(symbols);
     names.extend(listed(&LAPACK).into_iter().map(str::to_owned));
+    names.extend(WRITTEN_LAPACK.map(str::to_owned));
     names.remove(LEFTOVER);
     names
 }
