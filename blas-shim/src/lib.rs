@@ -4,6 +4,7 @@
 //! crate knows nothing of CUDA or policy.
 
 mod decode;
+mod exit;
 mod extra;
 mod generated;
 
@@ -21,6 +22,7 @@ static SHIM: Shim = Shim::new(
     set_threshold,
     cpu_threads,
     cpu_config,
+    exit::notice,
 );
 
 extern "C" fn set_threshold(op: u32, precision: u32, work: u64) {

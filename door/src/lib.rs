@@ -41,6 +41,8 @@ pub struct Shim {
     pub thresholds: &'static [Threshold],
     /// What the engine gets to see.
     pub host: HostTable,
+    /// Called at the first routed call, once or, if calls arrive together, a few times.
+    pub first_call: fn(),
 }
 
 impl Shim {
@@ -50,9 +52,11 @@ impl Shim {
         set_threshold: extern "C" fn(u32, u32, u64),
         cpu_threads: extern "C" fn() -> i32,
         cpu_config: extern "C" fn() -> *const c_char,
+        first_call: fn(),
     ) -> Self {
         Self {
             thresholds,
+            first_call,
             host: HostTable {
                 abi_version: engine_abi::ABI_VERSION,
                 struct_bytes: size_of::<HostTable>() as u32,

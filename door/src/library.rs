@@ -65,6 +65,17 @@ fn pid() -> i32 {
 /// One line on standard error; a closed stderr is no trouble.
 fn report(line: &str) {
     let text = format!("gpu-offload: {line}; every call runs on the CPU\n");
+    // A pipe whose reader is gone would answer with SIGPIPE and end the program.
+    let mut stderr = libc::pollfd {
+        fd: 2,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd; no waiting.
+    let polled = unsafe { libc::poll(&raw mut stderr, 1, 0) };
+    if polled < 1 || stderr.revents != libc::POLLOUT {
+        return;
+    }
     // SAFETY: the buffer is valid for its length. The result does not matter.
     unsafe { libc::write(2, text.as_ptr().cast::<c_void>(), text.len()) };
 }

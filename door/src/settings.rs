@@ -37,6 +37,7 @@ pub(crate) fn publish_once(shim: &'static Shim) {
     // This library's copy of std is ours alone, so the host's hooks are not affected; a panic in the
     // door becomes the CPU result and must not print.
     std::panic::set_hook(Box::new(|_| {}));
+    (shim.first_call)();
     // SAFETY: getauxval has no preconditions.
     let setuid = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     let off = setuid || variable(c"GPU_OFFLOAD").is_some_and(|v| v == b"off");

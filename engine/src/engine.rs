@@ -55,7 +55,7 @@ pub struct Setup {
 
 /// The engine of one process.
 pub struct Engine {
-    owner_pid: i32,
+    owner: (i32, u32),
     setup: Arc<Setup>,
     /// Judges calls before the GPU is known.
     prior: Profile,
@@ -185,7 +185,7 @@ impl Engine {
             |(profile, _)| profile.clone(),
         );
         let engine = Self {
-            owner_pid: os::pid(),
+            owner: os::identity(),
             prior,
             start: Start::default(),
             log,
@@ -207,8 +207,8 @@ impl Engine {
     }
 
     /// The process that made the engine.
-    pub fn owner_pid(&self) -> i32 {
-        self.owner_pid
+    pub fn owner(&self) -> (i32, u32) {
+        self.owner
     }
 
     /// True from the instant before anything of CUDA is loaded.

@@ -64,6 +64,7 @@ fn register(host: &HostTable) {
     let mut complaints = Vec::new();
     let (engine, made) = SLOT.get_or_make(|| Engine::new(Arc::new(setup(host, &mut complaints))));
     if made {
+        os::watch_forks();
         complaints.extend(engine.log_complaint().map(str::to_owned));
         complaints.iter().for_each(|line| os::complain(line));
         if engine.log().wants_calls() {

@@ -287,10 +287,8 @@ impl Log {
         match &self.sink {
             Sink::Nowhere => {}
             Sink::Stderr => os::complain(&text()),
-            Sink::Text(file) => {
-                drop((&mut &*file).write_all(format!("gpu-offload: {}\n", text()).as_bytes()))
-            }
-            Sink::Json(file) => drop((&mut &*file).write_all(json_line(event, body).as_bytes())),
+            Sink::Text(file) => put(file, &format!("gpu-offload: {}\n", text())),
+            Sink::Json(file) => put(file, &json_line(event, body)),
         }
     }
 
@@ -325,12 +323,12 @@ impl Log {
                 ref gpu,
             } = *process;
             lines += &json_line("process", &Process { mode, level, gpu });
-            drop((&mut &*file).write_all(lines.as_bytes()));
+            put(file, &lines);
             return;
         }
         let table = table(&stats, process);
         match &self.sink {
-            Sink::Text(file) => drop((&mut &*file).write_all(table.as_bytes())),
+            Sink::Text(file) => put(file, &table),
             _ => os::write_stderr(table.as_bytes()),
         }
     }
@@ -341,11 +339,17 @@ impl Log {
     }
 }
 
+/// Writes to the log. What cannot be written is lost; the program is not to suffer for its log.
+fn put(mut file: &File, text: &str) {
+    drop(os::without_sigpipe(|| file.write_all(text.as_bytes())));
+}
+
 fn open_to_append(path: &Path) -> std::io::Result<File> {
     std::fs::OpenOptions::new()
         .append(true)
         .create(true)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY)
+        // Not blocking: a pipe without a reader is refused instead of waited for.
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
         .open(path)
 }
 

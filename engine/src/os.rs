@@ -3,6 +3,7 @@
 //! Unsafe lives here because each of them is a C function; every wrapper is safe to call. No policy.
 
 use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -15,6 +16,26 @@ unsafe extern "C" {
 pub fn pid() -> i32 {
     // SAFETY: no preconditions.
     unsafe { libc::getpid() }
+}
+
+/// Forks between the process that loaded this library and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has every forked child count itself. The handler stays valid: this library is never unloaded.
+pub fn watch_forks() {
+    // SAFETY: a handler of the C ABI that only adds to an atomic. A full table leaves the pid to tell.
+    unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+}
+
+/// What distinguishes this process from its ancestors: the pid alone may come back in a child that has a
+/// pid namespace of its own, or after 4 million forks; a child made by a raw system call runs no
+/// handler, but has another pid.
+pub fn identity() -> (i32, u32) {
+    (pid(), FORKS.load(Ordering::Relaxed))
 }
 
 /// The user whose rights the process has.
@@ -52,8 +73,45 @@ pub fn complain(line: &str) {
     write_stderr(format!("gpu-offload: {line}\n").as_bytes());
 }
 
+/// Runs `write` with SIGPIPE held back: a reader that has gone away must not end the host program.
+pub fn without_sigpipe<T>(write: impl FnOnce() -> T) -> T {
+    // SAFETY: sigset_t is plain data, filled by the functions below; all pointers are to live locals.
+    let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) = unsafe {
+        (
+            core::mem::zeroed(),
+            core::mem::zeroed(),
+            core::mem::zeroed(),
+        )
+    };
+    // SAFETY: as above.
+    let was_pending = unsafe {
+        libc::sigemptyset(&raw mut pipe);
+        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        libc::sigpending(&raw mut pending);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        libc::sigismember(&raw const pending, libc::SIGPIPE) == 1
+    };
+    let result = write();
+    let now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: as above. A SIGPIPE that the host had pending before is not ours to take.
+    unsafe {
+        if !was_pending {
+            libc::sigtimedwait(&raw const pipe, core::ptr::null_mut(), &raw const now);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+    }
+    result
+}
+
 /// Writes bytes on standard error, in one piece where the system allows it.
 pub fn write_stderr(bytes: &[u8]) {
+    without_sigpipe(|| write_all_stderr(bytes));
+}
+
+fn write_all_stderr(bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
         // SAFETY: the buffer is valid for its length.
@@ -109,4 +167,25 @@ pub unsafe fn text(text: *const libc::c_char) -> String {
     // SAFETY: the caller vouches for the terminator.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     OsStr::from_bytes(bytes).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_is_known_even_if_its_pid_comes_back() {
+        watch_forks();
+        let (_, before) = identity();
+        // SAFETY: the child only reads an atomic and leaves by _exit.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(i32::from(identity().1 == before));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(status, 0, "the child takes itself for its parent");
+        }
+    }
 }

@@ -66,7 +66,7 @@ impl Slot {
     /// The engine that this process may use; `None` where the CPU must do.
     pub fn usable(&self) -> Option<&'static Engine> {
         let engine = self.load()?;
-        if engine.owner_pid() == os::pid() {
+        if engine.owner() == os::identity() {
             return Some(engine);
         }
         if engine.has_begun() {
@@ -77,6 +77,7 @@ impl Slot {
 
     /// The engine that this process made itself, if any.
     pub fn own(&self) -> Option<&'static Engine> {
-        self.load().filter(|engine| engine.owner_pid() == os::pid())
+        self.load()
+            .filter(|engine| engine.owner() == os::identity())
     }
 }

@@ -440,7 +440,11 @@ impl<'d> Work<'d> {
     /// Waits for everything that may use lane or block.
     fn quiesce(&self) -> Result<(), Failure> {
         let device = self.device;
-        let _entered = device.enter()?;
+        // Memory that may still be written must not be lent again: what cannot be waited for is lost,
+        // and the device with it, or callers would wait for its lane for ever.
+        let _entered = device
+            .enter()
+            .map_err(|failure| device.health.lose(failure.to_string()))?;
         let limit = self.limit;
         let lane = self.lane();
         let wait = || -> Result<(), CudaError> {
@@ -451,7 +455,6 @@ impl<'d> Work<'d> {
             device.cuda.record(end, lane.stream)?;
             device.cuda.wait(end, limit)
         };
-        // Memory that may still be written must not be lent again: what cannot be waited for is lost.
         wait().map_err(|e| device.health.lose(e.to_string()))
     }
 }

@@ -44,7 +44,7 @@ pub enum StartError {
         symbol: String,
     },
     /// The driver sees no such device.
-    #[error("no GPU number {device} (the driver sees {count}; accepted: 0 to {})", .count.saturating_sub(1))]
+    #[error("no GPU number {device} ({})", seen(*.count))]
     NoDevice {
         /// The number asked for.
         device: u32,
@@ -61,6 +61,13 @@ pub enum StartError {
         /// The code's name.
         name: String,
     },
+}
+
+fn seen(count: u32) -> String {
+    match count {
+        0 => "the driver sees none".to_owned(),
+        _ => format!("the driver sees {count}; accepted: 0 to {}", count - 1),
+    }
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -25,16 +25,20 @@ impl Scratch {
         let memory =
             unsafe { libc::mmap(core::ptr::null_mut(), bytes, read_write, private, -1, 0) };
         if memory == libc::MAP_FAILED {
-            return Err(Failure::Device(
-                "the host has no memory for the result".into(),
-            ));
+            return Err(Failure::OutOfMemory {
+                needed_bytes: bytes as u64,
+                budget_bytes: 0,
+            });
         }
         // SAFETY: advice on our own mapping. Huge pages halve the faults (design facts: 7.2 against
         // 3.1 GB/s); a kernel without them answers an error that changes nothing.
         unsafe { libc::madvise(memory, bytes, libc::MADV_HUGEPAGE) };
         NonNull::new(memory.cast())
             .map(|memory| Self { memory, bytes })
-            .ok_or_else(|| Failure::Device("the host has no memory for the result".into()))
+            .ok_or(Failure::OutOfMemory {
+                needed_bytes: bytes as u64,
+                budget_bytes: 0,
+            })
     }
 
     /// The memory as a packed rows x cols matrix to be written, or `None` if it is too small.

@@ -229,6 +229,11 @@ pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
         }
     }
     progress.finish_and_clear();
+    for (member, names) in &symbols.defined {
+        if names.contains(DESTRUCTOR) {
+            blas.take_destructor(member, &objects)?;
+        }
+    }
     with_step("Writing the archives", || {
         blas.write(&lib.join("libgpu_offload_blas.a"))?;
         lapack.write(&lib.join("libgpu_offload_lapack.a"))?;
@@ -301,6 +306,29 @@ impl Objects {
         Ok(())
     }
 
+    /// Keeps a member from registering its destructor; `blas-shim` calls it when it is right to.
+    fn take_destructor(&mut self, member: &str, scratch: &Path) -> Result<()> {
+        let bytes = self
+            .0
+            .get_mut(member)
+            .with_context(|| format!("no member {member}"))?;
+        let path = scratch.join("member.o");
+        fs::write(&path, &**bytes)?;
+        let mut objcopy = binutil("objcopy");
+        objcopy.args([
+            "--remove-section=.fini_array",
+            "--remove-section=.rela.fini_array",
+        ]);
+        quiet(objcopy.arg(&path)).with_context(|| format!("cannot change {member}"))?;
+        let changed = fs::read(&path)?;
+        ensure!(
+            changed.len() < bytes.len(),
+            "{member} registers no destructor where it was expected"
+        );
+        *bytes = changed.into();
+        Ok(())
+    }
+
     fn write(&self, path: &Path) -> Result<()> {
         let identifiers = self
             .0
@@ -320,6 +348,11 @@ impl Objects {
         Ok(())
     }
 }
+
+/// OpenBLAS's destructor: it joins the worker threads and unmaps the buffers. With a call in flight on
+/// another thread it hangs or takes the buffers away from it (OpenBLAS 0.3.29 alone hung at exit in 10 of
+/// 10 runs, 2 cores, 2026-12-01).
+const DESTRUCTOR: &str = "gotoblas_quit";
 
 /// What is renamed in each member.
 type Plan = BTreeMap<String, Vec<(String, String)>>;
