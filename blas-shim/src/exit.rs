@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 unsafe extern "C" {
     /// OpenBLAS's destructor, which the prepared archive does not register by itself.
+    #[cfg(not(test))]
     fn gotoblas_quit();
     /// The C++ ABI's registration of exit handlers; with a null `dso` the handler belongs to no library,
     /// so that it runs when the process exits and not when a library is unloaded.
@@ -54,6 +55,8 @@ pub(crate) fn notice() {
     }
 }
 
+// The unit tests' program is not linked to OpenBLAS.
+#[cfg(not(test))]
 extern "C" fn unload() {
     let cell = EXITING.load(Ordering::Acquire);
     // SAFETY: null, or a leaked cell.
@@ -64,6 +67,7 @@ extern "C" fn unload() {
     }
 }
 
+#[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static UNLOAD: extern "C" fn() = unload;
