@@ -359,7 +359,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.measure_start {
         let start = Instant::now();
         Gpu::start(&device::start_options(&settings))?;
-        println!("{}", start.elapsed().as_secs_f64());
+        crate::say!("{}", start.elapsed().as_secs_f64());
         return Ok(ExitCode::SUCCESS);
     }
     let began = Instant::now();
@@ -405,7 +405,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         cpu_library: here.cpu_library,
         ..fingerprint
     };
-    println!(
+    crate::say!(
         "{}, {} threads: {}",
         fingerprint.cpu_model,
         cpu.threads,
@@ -414,16 +414,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let result = match (gpu_result, gpu) {
         (Some(result), Ok(_)) => result,
         (_, Err(why)) => {
-            println!("no GPU: {why}");
-            println!(
+            crate::say!("no GPU: {why}");
+            crate::say!(
                 "only the CPU was measured; without a GPU no profile is needed and none is written"
             );
             return Ok(ExitCode::SUCCESS);
         }
         (None, Ok(_)) => bail!("the GPU was not measured"),
     };
-    println!("{}: {}", fingerprint.gpu_name, rates(&result.side));
-    println!(
+    crate::say!("{}: {}", fingerprint.gpu_name, rates(&result.side));
+    crate::say!(
         "transfers: {:.1} GB/s in, {:.1} GB/s out, {:.0} us; a start takes {:.2} s; {:.0} % of uploads \
          and kernels overlap",
         result.transfers.in_bytes_per_s / 1e9,
@@ -443,7 +443,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
     .context("the measurements make no sense")?;
     write_atomically(&output, &profile.to_toml())?;
-    println!(
+    crate::say!(
         "profile: {} ({:.1} s)",
         output.display(),
         began.elapsed().as_secs_f64()

@@ -8,6 +8,16 @@
 //! executed, 127: it is not there.
 #![forbid(unsafe_code)]
 
+/// Writes a line on standard output, like `println!`; a full disk or a reader that has gone is an error
+/// of the surrounding function, not a panic.
+macro_rules! say {
+    ($($text:tt)*) => {
+        std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($text)*)))
+            .map_err(|e| anyhow::anyhow!("cannot write to standard output: {e}"))?
+    };
+}
+pub(crate) use say;
+
 mod calibrate;
 mod prefix;
 mod run;

@@ -447,9 +447,9 @@ fn gib(bytes: u64) -> f64 {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = collect()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        crate::say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", text(&report));
+        crate::say!("{}", text(&report).trim_end());
     }
     Ok(if report.offloads {
         ExitCode::SUCCESS

@@ -241,3 +241,17 @@ fn status_is_the_same_in_json_and_says_why_nothing_is_offloaded() {
         text(&out.stdout)
     );
 }
+
+#[test]
+fn output_that_cannot_be_written_is_one_line_and_an_error() {
+    let prefix = Prefix::new("full");
+    let full = std::fs::File::create("/dev/full").expect("/dev/full");
+    let output = prefix
+        .command()
+        .arg("status")
+        .stdout(full)
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&output.stderr, &["standard output"]);
+}
