@@ -1,10 +1,9 @@
 //! `cargo xtask build`: the prepared OpenBLAS, then the libraries and the tool, in release mode.
 
 use crate::openblas;
-use crate::tools::{loud, target_dir, workspace};
+use crate::tools::{cargo, loud, target_dir};
 use anyhow::Result;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// Options of `cargo xtask build`.
 #[derive(clap::Args, Default)]
@@ -26,8 +25,8 @@ pub fn run(args: &Args) -> Result<()> {
 pub fn build(args: &Args) -> Result<PathBuf> {
     // Instant where the cache has it; renews it when the recipe or the routed names have changed.
     openblas::prepare(&openblas::Args::default())?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.arg("build").current_dir(workspace());
+    let mut cargo = cargo();
+    cargo.arg("build");
     if !args.debug {
         cargo.arg("--release");
     }

@@ -11,7 +11,7 @@ mod source;
 
 pub use archive::KERNEL_PREFIX;
 
-use crate::tools::{step, workspace};
+use crate::tools::{cargo, step, workspace};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -151,10 +151,8 @@ fn link(to: &Path, at: &Path) -> Result<()> {
         .with_context(|| format!("cannot link {} to {}", at.display(), to.display()))?;
     // Cargo does not see that the archive behind `openblas-src` is another one. Best effort: a target
     // folder that holds nothing of it is fine.
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let _ = Command::new(cargo)
+    let _ = cargo()
         .args(["clean", "--quiet", "--package", "openblas-src"])
-        .current_dir(workspace())
         .output();
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! `cargo xtask sim`: builds the simulated CUDA and lays it out in `target/sim-cuda`.
 
 use crate::openblas;
-use crate::tools::{loud, target_dir, workspace};
+use crate::tools::{cargo, loud, target_dir};
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// The names that a loader looks for; all are links to one file, which has one state.
 const NAMES: [&str; 4] = [
@@ -25,12 +24,7 @@ pub fn run() -> Result<()> {
 /// Builds and returns the folder.
 pub fn prepare() -> Result<PathBuf> {
     openblas::prepare(&openblas::Args::default())?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    loud(
-        cargo
-            .args(["build", "--release", "--package", "sim-cuda"])
-            .current_dir(workspace()),
-    )?;
+    loud(cargo().args(["build", "--release", "--package", "sim-cuda"]))?;
     let dir = target_dir().join("sim-cuda");
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for name in NAMES {

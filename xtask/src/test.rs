@@ -2,11 +2,10 @@
 //! the last line the sum.
 
 use crate::conformance::{self, Device, Route, Suite, Tally, baseline, simulated_cuda};
-use crate::tools::workspace;
+use crate::tools::{cargo, workspace};
 use crate::{bench, dist, setup, tests_of_cargo};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 /// Options of `cargo xtask test`.
@@ -56,9 +55,7 @@ impl Run {
 
     fn cargo(&mut self, name: &'static str, arguments: &[&str]) {
         self.step(name, || {
-            let mut cargo =
-                Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-            let status = cargo.args(arguments).current_dir(workspace()).status()?;
+            let status = cargo().args(arguments).status()?;
             let mut tally = Tally::default();
             tally.check(status.success());
             Ok(tally)

@@ -1,17 +1,11 @@
 //! Runs Rust tests, by nextest where it is installed and by `cargo test` otherwise, and counts them.
 
 use crate::conformance::Tally;
-use crate::tools::workspace;
+use crate::tools::cargo;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace());
-    command
-}
+use std::process::Stdio;
 
 fn has_nextest() -> bool {
     cargo()

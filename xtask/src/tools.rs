@@ -17,6 +17,13 @@ pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
+/// The cargo that runs this task, in the workspace.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace());
+    command
+}
+
 /// Runs a command quietly; its output appears only in the error.
 pub fn quiet(command: &mut Command) -> Result<String> {
     let output = command

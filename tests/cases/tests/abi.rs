@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn symbol_list(name: &str) -> Vec<String> {
-    names_in(&workspace().join("tests/cases/data/symbols").join(name))
+    names_in(&workspace().join("xtask/symbols").join(name))
 }
 
 /// `__xerbla` is an internal leftover of OpenBLAS's build, in no header and called by no program.
