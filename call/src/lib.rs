@@ -5,7 +5,7 @@
 
 mod view;
 
-pub use routines::{Op, Precision, Trans};
+pub use routines::{Diag, Op, Precision, Side, Trans, Uplo};
 pub use view::{MatMut, MatRef};
 
 /// A scalar argument (alpha, beta), widened to f64, which is exact for f32.
@@ -29,61 +29,125 @@ impl Scalar {
     }
 }
 
-/// C := alpha * op(A) * op(B) + beta * C.
+/// One call of a level-3 BLAS routine, column-major. Options that the family lacks hold `Side::L`,
+/// `Uplo::U`, `Trans::N`, `Diag::N`, and are not looked at.
 ///
 /// # Shapes
-/// op(A) is m x k, op(B) is k x n, C is m x n; all column-major. C is not read when beta is 0.
+/// | family | result | a (as stored) | b (as stored) |
+/// |---|---|---|---|
+/// | gemm, gemm3m | c: m x n | op(A) m x k | op(B) k x n |
+/// | gemmtr, gemmt | c: n x n, triangle `uplo` | op(A) n x k | op(B) k x n |
+/// | symm, hemm | c: m x n | triangle of order m (side L) or n (side R) | m x n |
+/// | syrk, herk | c: n x n, triangle `uplo` | n x k, or k x n unless `transa` is N | |
+/// | syr2k, her2k | c: n x n, triangle `uplo` | n x k, or k x n unless `transa` is N | as a |
+/// | trmm, trsm | c (the reference's B): m x n, read and written | triangle of order m or n | |
+///
+/// Where the result is a triangle, m is n; where the family has no k, k is the order of `a`. The trans of
+/// the rank-k families is `transa`. `beta` is 1 for trmm and trsm, which read their result.
 ///
 /// # Source
-/// Reference BLAS 3.12, dgemm.f.
-pub struct GemmCall<'a> {
+/// Reference BLAS 3.12.
+pub struct Level3Call<'a> {
+    /// The family, one of Gemm to Trsm.
+    pub op: Op,
     /// Element type of every operand.
     pub precision: Precision,
+    /// Side of the symmetric or triangular matrix.
+    pub side: Side,
+    /// Its stored triangle, or that of the result.
+    pub uplo: Uplo,
     /// op of A.
     pub transa: Trans,
     /// op of B.
     pub transb: Trans,
-    /// Rows of C.
+    /// Diagonal of the triangular matrix.
+    pub diag: Diag,
+    /// Rows of the result.
     pub m: usize,
-    /// Columns of C.
+    /// Columns of the result.
     pub n: usize,
     /// Inner dimension.
     pub k: usize,
-    /// Factor of the product.
+    /// Factor of the product; real for herk.
     pub alpha: Scalar,
-    /// Factor of C.
+    /// Factor of the result's old value, which is not read when this is 0; real for herk and her2k.
     pub beta: Scalar,
-    /// A as stored: m x k, or k x m when transposed.
+    /// A.
     pub a: MatRef<'a>,
-    /// B as stored: k x n, or n x k when transposed.
-    pub b: MatRef<'a>,
-    /// C.
+    /// B, for the families that have one besides the result.
+    pub b: Option<MatRef<'a>>,
+    /// The result. Where it is a triangle, only that triangle belongs to the call.
     pub c: MatMut<'a>,
+}
+
+impl<'a> Level3Call<'a> {
+    /// A gemm whose dimensions are those of its operands.
+    pub fn gemm(
+        precision: Precision,
+        (transa, a): (Trans, MatRef<'a>),
+        (transb, b): (Trans, MatRef<'a>),
+        (alpha, beta): (Scalar, Scalar),
+        c: MatMut<'a>,
+    ) -> Self {
+        Self {
+            op: Op::Gemm,
+            precision,
+            side: Side::L,
+            uplo: Uplo::U,
+            transa,
+            transb,
+            diag: Diag::N,
+            m: c.rows(),
+            n: c.cols(),
+            k: if transa == Trans::N {
+                a.cols()
+            } else {
+                a.rows()
+            },
+            alpha,
+            beta,
+            a,
+            b: Some(b),
+            c,
+        }
+    }
+
+    /// True if the result's old value is read.
+    pub fn reads_result(&self) -> bool {
+        matches!(self.op, Op::Trmm | Op::Trsm) || !self.beta.is_zero()
+    }
+
+    /// The triangle that the result is, or `None` where it is a full matrix.
+    pub fn result_triangle(&self) -> Option<Uplo> {
+        use Op::{Gemmt, Gemmtr, Her2k, Herk, Syr2k, Syrk};
+        matches!(self.op, Gemmtr | Gemmt | Syrk | Herk | Syr2k | Her2k).then_some(self.uplo)
+    }
 }
 
 /// A legal call that is not a quick return.
 pub enum Call<'a> {
-    /// General matrix product.
-    Gemm(GemmCall<'a>),
+    /// Level-3 BLAS.
+    Level3(Level3Call<'a>),
 }
 
 impl Call<'_> {
     /// The same call without its pointers, as the cost model sees it.
     pub fn shape(&self) -> routines::Shape {
         match self {
-            Call::Gemm(g) => routines::Shape {
-                op: Op::Gemm,
-                precision: g.precision,
-                m: g.m as u64,
-                n: g.n as u64,
-                k: g.k as u64,
-                beta_zero: g.beta.is_zero(),
+            Call::Level3(call) => routines::Shape {
+                op: call.op,
+                precision: call.precision,
+                m: call.m as u64,
+                n: call.n as u64,
+                k: call.k as u64,
+                right: call.side == Side::R,
+                beta_zero: call.beta.is_zero(),
             },
         }
     }
 }
 
-/// Why a device did not deliver. Nothing was written to the caller's memory.
+/// Why a device did not deliver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
     /// The device has no path for this call; the text says what is missing.
@@ -124,21 +188,12 @@ impl core::fmt::Display for Failure {
 
 /// A device that can run calls.
 pub trait Backend: Send + Sync {
-    /// Computes the call's result. The caller's memory is read, never written.
+    /// Runs the call to its end: the result is in the caller's memory.
     ///
     /// # Errors
-    /// Any [`Failure`]; the caller's memory is as it was.
-    fn compute<'b>(&'b self, call: &Call<'_>) -> Result<Box<dyn Ready + 'b>, Failure>;
-}
-
-/// A result that is complete on the device and not yet in the caller's memory.
-pub trait Ready {
-    /// Writes the result into the outputs of `call`, which is the call it was computed from.
-    ///
-    /// # Errors
-    /// Where the outputs may have been written in part, they are still recomputable by the CPU:
-    /// an output that is also an input is written only after nothing can fail any more.
-    fn commit(self: Box<Self>, call: &mut Call<'_>) -> Result<Timing, Failure>;
+    /// Any [`Failure`]. The CPU can still do the whole call: a result whose old value is read
+    /// ([`Level3Call::reads_result`]) is as it was, another one may hold anything.
+    fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure>;
 }
 
 /// What a finished call cost on the device, for the log and for learning.

@@ -114,6 +114,7 @@ fn square(precision: Precision, n: u64) -> Shape {
         m: n,
         n,
         k: n,
+        right: false,
         beta_zero: true,
     }
 }

@@ -42,6 +42,7 @@ fn any_shape_wins(profile: &Profile, precision: Precision, level: Level, work: f
             m: m.ceil() as u64,
             n: n.ceil() as u64,
             k: k.ceil() as u64,
+            right: false,
             beta_zero: true,
         };
         decide(profile, &shape, &Situation::default(), level).route == Route::Gpu

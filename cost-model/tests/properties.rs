@@ -72,6 +72,7 @@ fn gemm(precision: Precision, m: u64, n: u64, k: u64) -> Shape {
         m,
         n,
         k,
+        right: false,
         beta_zero: true,
     }
 }

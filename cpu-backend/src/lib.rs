@@ -8,7 +8,7 @@
 // The archive comes from this crate's build script; nothing of it is named in Rust.
 use openblas_src as _;
 
-use call::{GemmCall, Precision, Trans};
+use call::{Level3Call, Precision, Trans};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// cblas.h's `CblasColMajor`.
@@ -94,11 +94,17 @@ fn text(pointer: *const c_char) -> &'static str {
 /// C := alpha * op(A) * op(B) + beta * C by OpenBLAS.
 ///
 /// # Shapes
-/// Those of [`GemmCall`].
+/// Those of [`Level3Call`].
 ///
 /// # Errors
 /// [`Misfit`]; nothing was written.
-pub fn gemm(call: &mut GemmCall<'_>) -> Result<(), Misfit> {
+pub fn gemm(call: &mut Level3Call<'_>) -> Result<(), Misfit> {
+    let Some(b_view) = call.b else {
+        return Err(Misfit);
+    };
+    if call.op != call::Op::Gemm {
+        return Err(Misfit);
+    }
     let stored = |trans, rows, cols| {
         if trans == Trans::N {
             (rows, cols)
@@ -108,10 +114,10 @@ pub fn gemm(call: &mut GemmCall<'_>) -> Result<(), Misfit> {
     };
     let elem_bytes = call.precision.elem_bytes();
     let fits = (call.a.rows(), call.a.cols()) == stored(call.transa, call.m, call.k)
-        && (call.b.rows(), call.b.cols()) == stored(call.transb, call.k, call.n)
+        && (b_view.rows(), b_view.cols()) == stored(call.transb, call.k, call.n)
         && (call.c.rows(), call.c.cols()) == (call.m, call.n)
         && call.a.elem_bytes() == elem_bytes
-        && call.b.elem_bytes() == elem_bytes
+        && b_view.elem_bytes() == elem_bytes
         && call.c.elem_bytes() == elem_bytes;
     if !fits {
         return Err(Misfit);
@@ -121,12 +127,12 @@ pub fn gemm(call: &mut GemmCall<'_>) -> Result<(), Misfit> {
     // BLAS wants leading dimensions of at least 1 even for empty matrices.
     let (lda, ldb, ldc) = (
         int(call.a.ld().max(1))?,
-        int(call.b.ld().max(1))?,
+        int(b_view.ld().max(1))?,
         int(call.c.ld().max(1))?,
     );
     let (transa, transb) = (cblas_trans(call.transa), cblas_trans(call.transb));
     let a = core::ptr::with_exposed_provenance::<c_void>(call.a.address_range().start);
-    let b = core::ptr::with_exposed_provenance::<c_void>(call.b.address_range().start);
+    let b = core::ptr::with_exposed_provenance::<c_void>(b_view.address_range().start);
     let c = core::ptr::with_exposed_provenance_mut::<c_void>(call.c.address_range().start);
     let (alpha, beta) = (call.alpha, call.beta);
     let narrow = |scalar: call::Scalar| [scalar.re as f32, scalar.im as f32];
@@ -182,19 +188,13 @@ mod tests {
                 MatMut::new(c.as_mut_ptr().cast(), 2, 1, 2, 16).unwrap(),
             )
         };
-        let mut call = GemmCall {
-            precision: Precision::Z,
-            transa: Trans::T,
-            transb: Trans::N,
-            m: 2,
-            n: 1,
-            k: 2,
-            alpha: Scalar { re: 2.0, im: 0.0 },
-            beta: Scalar::ONE,
-            a,
-            b,
-            c: c_view,
-        };
+        let mut call = Level3Call::gemm(
+            Precision::Z,
+            (Trans::T, a),
+            (Trans::N, b),
+            (Scalar { re: 2.0, im: 0.0 }, Scalar::ONE),
+            c_view,
+        );
         gemm(&mut call).unwrap();
         // Row 0: 2 (1 i + 3) + 10, row 1: 2 (2 i + 4) + 20.
         assert_eq!(c, [16.0, 2.0, 28.0, 4.0]);
@@ -211,18 +211,15 @@ mod tests {
                 MatMut::new(c.as_mut_ptr().cast(), 2, 2, 2, 4).unwrap(),
             )
         };
-        let mut call = GemmCall {
-            precision: Precision::S,
-            transa: Trans::N,
-            transb: Trans::N,
-            m: 2,
-            n: 2,
+        let mut call = Level3Call {
             k: 3,
-            alpha: Scalar::ONE,
-            beta: Scalar::ZERO,
-            a,
-            b: a,
-            c: c_view,
+            ..Level3Call::gemm(
+                Precision::S,
+                (Trans::N, a),
+                (Trans::N, a),
+                (Scalar::ONE, Scalar::ZERO),
+                c_view,
+            )
         };
         assert_eq!(gemm(&mut call), Err(Misfit));
         assert_eq!(c, [7.0; 4]);

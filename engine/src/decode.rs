@@ -3,7 +3,7 @@
 //! Unsafe lives here because the operands are raw pointers; the shim's caller vouches for the memory,
 //! as with every BLAS, and nothing is believed beyond that.
 
-use call::{Call, GemmCall, MatMut, MatRef, Scalar};
+use call::{Call, Level3Call, MatMut, MatRef, Scalar};
 use engine_abi::RoutedCall;
 use routines::{Op, Precision, Trans};
 
@@ -44,17 +44,11 @@ pub unsafe fn decode<'a>(raw: &'a RoutedCall) -> Option<Call<'a>> {
     // SAFETY: writable by this function's contract. Where a caller passes overlapping operands, the
     // backend compares the address ranges before it reads or writes.
     let c = unsafe { MatMut::new(raw.c.cast(), m, n, ldc, elem_bytes) }?;
-    Some(Call::Gemm(GemmCall {
+    Some(Call::Level3(Level3Call::gemm(
         precision,
-        transa,
-        transb,
-        m,
-        n,
-        k,
-        alpha,
-        beta,
-        a,
-        b,
+        (transa, a),
+        (transb, b),
+        (alpha, beta),
         c,
-    }))
+    )))
 }

@@ -505,8 +505,8 @@ impl Engine {
     ) -> Result<Timing, Failure> {
         let _path = OnGpuPath::enter();
         let _queue = InFlight::new(&self.in_flight_ns, prediction.busy_s());
-        let run = || device.backend.compute(call)?.commit(call);
-        // A panic inside is one more failure; `Ready`'s contract covers what commit left behind.
+        let run = || device.backend.run(call);
+        // A panic inside is one more failure; the contract of `run` covers what it left behind.
         let timing = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|_| Err(Failure::Device("the GPU path failed inside".to_owned())))?;
         self.errors_in_a_row.store(0, Ordering::Relaxed);

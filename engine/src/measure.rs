@@ -4,7 +4,7 @@
 //! Not used while a program's calls are routed.
 
 use crate::os;
-use call::{Backend, Call, Failure, GemmCall, MatMut, MatRef, Scalar, Timing, Trans};
+use call::{Backend, Call, Failure, Level3Call, MatMut, MatRef, Scalar, Timing, Trans};
 use core::ffi::{c_char, c_int, c_void};
 use routines::Precision;
 use std::ffi::CString;
@@ -181,21 +181,15 @@ pub fn time_device_gemm(
         };
         let (transa, transb) = (Trans::N, Trans::N);
         let (alpha, beta) = (Scalar::ONE, Scalar::ZERO);
-        let mut call = Call::Gemm(GemmCall {
+        let mut call = Call::Level3(Level3Call::gemm(
             precision,
-            transa,
-            transb,
-            m,
-            n,
-            k,
-            alpha,
-            beta,
-            a,
-            b,
+            (transa, a),
+            (transb, b),
+            (alpha, beta),
             c,
-        });
+        ));
         let began = Instant::now();
-        let timing = backend.compute(&call)?.commit(&mut call)?;
+        let timing = backend.run(&mut call)?;
         if run > 0 {
             times.push((timing, began.elapsed().as_secs_f64()));
         }

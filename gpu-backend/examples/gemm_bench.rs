@@ -6,7 +6,7 @@
 //! the bound. Links nothing but libc; the CUDA libraries are found at run time
 //! (`GEMM_BENCH_LIBRARY_DIR` names a folder that is searched first).
 
-use call::{Backend, Call, GemmCall, MatMut, MatRef, Precision, Scalar, Trans};
+use call::{Backend, Call, Level3Call, MatMut, MatRef, Precision, Scalar, Trans};
 use gpu_backend::{Arithmetic, Gpu, StartOptions};
 use std::time::Instant;
 
@@ -149,20 +149,14 @@ fn typed<T: Real>(gpu: &Gpu, precision: Precision, n: usize, beta: Scalar) -> bo
             )
         };
         let start = Instant::now();
-        let mut call = Call::Gemm(GemmCall {
+        let mut call = Call::Level3(Level3Call::gemm(
             precision,
-            transa: Trans::N,
-            transb: Trans::N,
-            m: n,
-            n,
-            k: n,
-            alpha: Scalar::ONE,
-            beta,
-            a: va,
-            b: vb,
-            c: vc,
-        });
-        let done = gpu.compute(&call).and_then(|ready| ready.commit(&mut call));
+            (Trans::N, va),
+            (Trans::N, vb),
+            (Scalar::ONE, beta),
+            vc,
+        ));
+        let done = gpu.run(&mut call);
         let elapsed_s = start.elapsed().as_secs_f64();
         match done {
             Ok(timing) if elapsed_s < best => (best, best_timing) = (elapsed_s, timing),

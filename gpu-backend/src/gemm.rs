@@ -9,7 +9,7 @@ use crate::result::{Arithmetic, DeviceGemm};
 use crate::scratch::Scratch;
 use crate::staging::{Job, Piece, Rectangle, Work};
 use crate::stream::{Axis, Plan, cut, cut_mut, device_ld_bytes, panels_mut};
-use call::{Call, Failure, GemmCall, MatMut, MatRef, Precision, Ready, Scalar, Timing, Trans};
+use call::{Failure, Level3Call, MatMut, MatRef, Op, Precision, Scalar, Timing, Trans};
 use core::ops::Range;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
@@ -87,12 +87,12 @@ fn cols_of(view: &MatRef<'_>, range: &Range<usize>) -> Part {
 }
 
 /// Panel `range` of the operand that is streamed: rows of op(A) or columns of op(B).
-fn streamed_part(g: &GemmCall<'_>, axis: Axis, range: &Range<usize>) -> Part {
+fn streamed_part(g: &Level3Call<'_>, axis: Axis, range: &Range<usize>) -> Part {
     match (axis, g.transa, g.transb) {
         (Axis::Rows, Trans::N, _) => rows_of(&g.a, range),
         (Axis::Rows, _, _) => cols_of(&g.a, range),
-        (Axis::Columns, _, Trans::N) => cols_of(&g.b, range),
-        (Axis::Columns, _, _) => rows_of(&g.b, range),
+        (Axis::Columns, _, Trans::N) => cols_of(&b_of(g), range),
+        (Axis::Columns, _, _) => rows_of(&b_of(g), range),
     }
 }
 
@@ -104,14 +104,14 @@ fn c_part(c: &MatRef<'_>, axis: Axis, range: &Range<usize>) -> Part {
 }
 
 /// The operand that is uploaded whole, and the one in panels.
-fn operands<'a>(g: &GemmCall<'a>, axis: Axis) -> (MatRef<'a>, MatRef<'a>) {
+fn operands<'a>(g: &Level3Call<'a>, axis: Axis) -> (MatRef<'a>, MatRef<'a>) {
     match axis {
-        Axis::Rows => (g.b, g.a),
-        Axis::Columns => (g.a, g.b),
+        Axis::Rows => (b_of(g), g.a),
+        Axis::Columns => (g.a, b_of(g)),
     }
 }
 
-fn place(device: &Device, g: &GemmCall<'_>, plan: &Plan, address: u64) -> Placed {
+fn place(device: &Device, g: &Level3Call<'_>, plan: &Plan, address: u64) -> Placed {
     let elem_bytes = g.precision.elem_bytes();
     let mut layout = Layout { next: address };
     let workspace = layout.bytes(device.workspace_bytes());
@@ -213,11 +213,26 @@ unsafe fn lend_mut(view: MatMut<'_>) -> MatMut<'static> {
     unsafe { core::mem::transmute::<MatMut<'_>, MatMut<'static>>(view) }
 }
 
+/// Runs a gemm.
+///
+/// # Errors
+/// Any [`Failure`], by the contract of `Backend::run`.
+pub fn run(device: &Device, g: &mut Level3Call<'_>) -> Result<Timing, Failure> {
+    if g.op != Op::Gemm || g.b.is_none() {
+        return Err(Failure::Unsupported("a family other than gemm"));
+    }
+    compute(device, g)?.commit(g)
+}
+
+fn b_of<'a>(g: &Level3Call<'a>) -> MatRef<'a> {
+    g.b.expect("a gemm has a B (`run`)")
+}
+
 /// Uploads the operands and launches the kernels.
 ///
 /// # Errors
 /// Any [`Failure`]; the caller's memory was only read.
-pub fn compute<'d>(device: &'d Device, g: &GemmCall<'_>) -> Result<Box<dyn Ready + 'd>, Failure> {
+fn compute<'d>(device: &'d Device, g: &Level3Call<'_>) -> Result<GemmReady<'d>, Failure> {
     device.health.check()?;
     if g.m == 0 || g.n == 0 {
         return Err(Failure::Unsupported("an empty result"));
@@ -226,7 +241,7 @@ pub fn compute<'d>(device: &'d Device, g: &GemmCall<'_>) -> Result<Box<dyn Ready
         return Err(Failure::Unsupported("gemm that only scales C"));
     }
     let c = g.c.as_ref();
-    if overlaps(&g.a, &c) || overlaps(&g.b, &c) {
+    if overlaps(&g.a, &c) || overlaps(&b_of(g), &c) {
         return Err(Failure::Overlap);
     }
     let start = Instant::now();
@@ -332,7 +347,7 @@ pub fn compute<'d>(device: &'d Device, g: &GemmCall<'_>) -> Result<Box<dyn Ready
         download_s: 0.0,
     };
     let shape = (g.m, g.n, elem_bytes);
-    Ok(Box::new(GemmReady {
+    Ok(GemmReady {
         work,
         plan,
         c: placed.c,
@@ -340,7 +355,7 @@ pub fn compute<'d>(device: &'d Device, g: &GemmCall<'_>) -> Result<Box<dyn Ready
         beta: g.beta,
         limit,
         timing,
-    }))
+    })
 }
 
 /// Kernels launched, result not yet fetched.
@@ -418,10 +433,9 @@ impl GemmReady<'_> {
     }
 }
 
-impl Ready for GemmReady<'_> {
-    fn commit(mut self: Box<Self>, call: &mut Call<'_>) -> Result<Timing, Failure> {
+impl GemmReady<'_> {
+    fn commit(mut self, g: &mut Level3Call<'_>) -> Result<Timing, Failure> {
         let start = Instant::now();
-        let Call::Gemm(g) = call;
         let (m, n, elem_bytes) = self.shape;
         if (g.c.rows(), g.c.cols(), g.c.elem_bytes()) != (m, n, elem_bytes) {
             return Err(Failure::Device(

@@ -22,7 +22,7 @@ mod sys;
 pub use error::StartError;
 pub use result::Arithmetic;
 
-use call::{Backend, Call, Failure, Precision, Ready};
+use call::{Backend, Call, Failure, Precision, Timing};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -224,11 +224,9 @@ impl Gpu {
 }
 
 impl Backend for Gpu {
-    /// Operands are on the device and the kernels are launched when this returns; `commit` waits for
-    /// them. One thread holds one result at a time: results share a few lanes.
-    fn compute<'b>(&'b self, call: &Call<'_>) -> Result<Box<dyn Ready + 'b>, Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure> {
         match call {
-            Call::Gemm(g) => gemm::compute(&self.device, g),
+            Call::Level3(call) => gemm::run(&self.device, call),
         }
     }
 }

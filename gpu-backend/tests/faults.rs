@@ -256,53 +256,6 @@ fn a_memory_hog_costs_the_gpu_and_nothing_else() {
 }
 
 #[test]
-fn a_result_that_is_never_committed_leaves_nothing_behind() {
-    use call::{Backend, Call, GemmCall, MatMut, MatRef};
-    let (_guard, sim) = alone();
-    let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
-    let (m, n, k) = (64, 64, 64);
-    let (a, b, mut c) = (vec![1f64; m * k], vec![1f64; k * n], vec![7f64; m * n]);
-    for _ in 0..10 {
-        // SAFETY: three packed matrices of these sizes.
-        let (a, b, c) = unsafe {
-            (
-                MatRef::new(a.as_ptr().cast(), m, k, m, 8).expect("a"),
-                MatRef::new(b.as_ptr().cast(), k, n, k, 8).expect("b"),
-                MatMut::new(c.as_mut_ptr().cast(), m, n, m, 8).expect("c"),
-            )
-        };
-        let (transa, transb) = (Trans::N, Trans::N);
-        let (alpha, beta, precision) = (Scalar::ONE, Scalar::ZERO, Precision::D);
-        let call = Call::Gemm(GemmCall {
-            precision,
-            transa,
-            transb,
-            m,
-            n,
-            k,
-            alpha,
-            beta,
-            a,
-            b,
-            c,
-        });
-        drop(gpu.compute(&call).expect("computes"));
-    }
-    assert!(
-        c.iter().all(|&value| value == 7.0),
-        "compute wrote the caller's memory"
-    );
-    assert_eq!(
-        gpu.counters().allocations,
-        1,
-        "the block was not kept for the next call"
-    );
-    gpu.shutdown();
-    assert_eq!(sim.leaks(), Vec::<String>::new());
-    assert_eq!(sim.complaints(), Vec::<String>::new());
-}
-
-#[test]
 fn a_device_that_is_not_there_is_named() {
     let (_guard, _sim) = alone();
     let result = Gpu::start(&StartOptions {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use call::{Backend, Call, Failure, GemmCall, MatMut, MatRef, Precision, Scalar, Trans};
+use call::{Backend, Call, Failure, Level3Call, MatMut, MatRef, Precision, Scalar, Trans};
 use common::{Matrix, Product, Random, SENTINEL};
 use gpu_backend::{Gpu, StartOptions};
 use std::sync::OnceLock;
@@ -349,21 +349,14 @@ fn overlapping_operands_are_refused_and_the_same_input_twice_is_not() {
         let (transa, transb) = (Trans::N, Trans::N);
         let (alpha, beta) = (Scalar::ONE, Scalar::ZERO);
         let precision = Precision::D;
-        let mut call = Call::Gemm(GemmCall {
+        let mut call = Call::Level3(Level3Call::gemm(
             precision,
-            transa,
-            transb,
-            m,
-            n,
-            k,
-            alpha,
-            beta,
-            a,
-            b,
+            (transa, a),
+            (transb, b),
+            (alpha, beta),
             c,
-        });
-        let ready = gpu().compute(&call)?;
-        ready.commit(&mut call)
+        ));
+        gpu().run(&mut call)
     };
     assert_eq!(run(0, 200, 4).err(), Some(Failure::Overlap));
     assert_eq!(run(200, 4, 0).err(), Some(Failure::Overlap));

@@ -15,6 +15,8 @@ pub struct Shape {
     pub n: u64,
     /// Inner dimension (the other dimension, where a family has only two).
     pub k: u64,
+    /// The symmetric or triangular matrix stands on the right.
+    pub right: bool,
     /// The output is not read.
     pub beta_zero: bool,
 }
@@ -25,7 +27,7 @@ impl Shape {
             m: self.m,
             n: self.n,
             k: self.k,
-            right: false,
+            right: self.right,
         }
     }
 

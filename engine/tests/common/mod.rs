@@ -3,7 +3,7 @@
 //! Unsafe lives here because the tests play the shim: they hand raw calls to the engine.
 #![allow(dead_code, missing_docs)]
 
-use call::{Backend, Call, Failure, GemmCall, MatRef, Ready, Timing, Trans};
+use call::{Backend, Call, Failure, Level3Call, MatRef, Timing, Trans};
 use core::ffi::{c_char, c_void};
 use cost_model::{
     Fingerprint, Level, Measurements, Overheads, Profile, Sample, Side, TransferTimes, Transfers,
@@ -41,11 +41,6 @@ pub struct Script {
 /// A device whose arithmetic is three loops; alpha and beta only real, precision only D.
 pub struct Mock(pub Arc<Script>);
 
-struct Product {
-    script: Arc<Script>,
-    product: Vec<f64>,
-}
-
 fn element(a: &MatRef<'_>, i: usize, j: usize) -> f64 {
     let bytes = a.column_piece(j, i, 1);
     f64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
@@ -59,13 +54,14 @@ fn op(a: &MatRef<'_>, trans: Trans, i: usize, j: usize) -> f64 {
     }
 }
 
-fn product(g: &GemmCall<'_>) -> Vec<f64> {
+fn product(g: &Level3Call<'_>) -> Vec<f64> {
     assert_eq!(g.precision, Precision::D, "the mock knows only D");
+    let b = g.b.expect("a gemm has a B");
     let mut out = Vec::with_capacity(g.m * g.n);
     for j in 0..g.n {
         for i in 0..g.m {
             let sum: f64 = (0..g.k)
-                .map(|l| op(&g.a, g.transa, i, l) * op(&g.b, g.transb, l, j))
+                .map(|l| op(&g.a, g.transa, i, l) * op(&b, g.transb, l, j))
                 .sum();
             let old = if g.beta.is_zero() {
                 0.0
@@ -79,7 +75,7 @@ fn product(g: &GemmCall<'_>) -> Vec<f64> {
 }
 
 impl Backend for Mock {
-    fn compute<'b>(&'b self, call: &Call<'_>) -> Result<Box<dyn Ready + 'b>, Failure> {
+    fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure> {
         let s = &self.0;
         s.computed.fetch_add(1, Ordering::SeqCst);
         let inside = s.inside.fetch_add(1, Ordering::SeqCst) + 1;
@@ -95,34 +91,22 @@ impl Backend for Mock {
         if let Some(f) = s.compute_failure.lock().expect("lock").clone() {
             return Err(f);
         }
-        let Call::Gemm(g) = call;
-        Ok(Box::new(Product {
-            script: s.clone(),
-            product: product(g),
-        }))
-    }
-}
-
-impl Ready for Product {
-    fn commit(self: Box<Self>, call: &mut Call<'_>) -> Result<Timing, Failure> {
-        let Call::Gemm(g) = call;
-        let failure = self.script.commit_failure.lock().expect("lock").clone();
+        let Call::Level3(g) = call;
+        let product = product(g);
+        let failure = s.commit_failure.lock().expect("lock").clone();
         if failure.is_some() && g.beta.is_zero() {
             g.c.write_column_piece(0, 0, &f64::NAN.to_ne_bytes());
         }
-        assert!(
-            !self.script.panic_in_commit.load(Ordering::SeqCst),
-            "asked to panic"
-        );
+        assert!(!s.panic_in_commit.load(Ordering::SeqCst), "asked to panic");
         if let Some(f) = failure {
             return Err(f);
         }
         for j in 0..g.n {
             for i in 0..g.m {
-                g.c.write_column_piece(j, i, &self.product[j * g.m + i].to_ne_bytes());
+                g.c.write_column_piece(j, i, &product[j * g.m + i].to_ne_bytes());
             }
         }
-        self.script.committed.fetch_add(1, Ordering::SeqCst);
+        s.committed.fetch_add(1, Ordering::SeqCst);
         Ok(Timing {
             bytes_in: 16,
             bytes_out: 8,

@@ -4,7 +4,7 @@
 //! and a test fails if they are missing. Nothing is skipped here.
 #![allow(dead_code)] // every test program uses a part of this
 
-use call::{Call, Failure, GemmCall, MatMut, MatRef, Precision, Scalar, Timing, Trans};
+use call::{Call, Failure, Level3Call, MatMut, MatRef, Precision, Scalar, Timing, Trans};
 use gpu_backend::{Gpu, StartOptions};
 use std::path::{Path, PathBuf};
 
@@ -294,21 +294,14 @@ impl Product {
                 MatMut::new(pc, self.m, self.n, self.c.ld, elem).expect("c"),
             )
         };
-        let mut call = Call::Gemm(GemmCall {
-            precision: self.a.precision,
-            transa: self.transa,
-            transb: self.transb,
-            m: self.m,
-            n: self.n,
-            k: self.k,
-            alpha: self.alpha,
-            beta: self.beta,
-            a,
-            b,
+        let mut call = Call::Level3(Level3Call::gemm(
+            self.a.precision,
+            (self.transa, a),
+            (self.transb, b),
+            (self.alpha, self.beta),
             c,
-        });
-        let ready = gpu.compute(&call)?;
-        ready.commit(&mut call)
+        ));
+        gpu.run(&mut call)
     }
 
     /// Checks `result` against the definition, at every element or at `samples` random ones:

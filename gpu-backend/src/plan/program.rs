@@ -1,0 +1,320 @@
+//! What a call becomes before anything runs: device matrices, and steps of uploads, kernels and
+//! downloads. Pure data; the planners write it, the executor runs it, the tests interpret it.
+//!
+//! The order of a program is the order of its steps:
+//! - the kernels of step s run, in order, after every upload of the steps up to s;
+//! - the downloads of step s run after its kernels;
+//! - nothing of step s begins before the first `after` steps are *over* (kernels and downloads done).
+//!
+//! Nothing else is ordered: an upload may run long before its kernels, a download long after them. So
+//! whatever reuses device memory names in `after` the steps that must let go of it first.
+
+use call::{Diag, MatMut, MatRef, Scalar, Side, Trans, Uplo};
+
+/// One of the caller's matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// The first.
+    A,
+    /// The second.
+    B,
+    /// The result.
+    C,
+}
+
+/// Part of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rectangle {
+    /// First row.
+    pub row0: usize,
+    /// Rows.
+    pub rows: usize,
+    /// First column.
+    pub col0: usize,
+    /// Columns.
+    pub cols: usize,
+}
+
+/// The elements of a rectangle that take part. i and j count from the rectangle's corner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Area {
+    /// All.
+    Full,
+    /// Those with i <= j + shift.
+    Upper {
+        /// Diagonals below the rectangle's own that still belong (-1: without the diagonal).
+        shift: isize,
+    },
+    /// Those with i >= j + shift.
+    Lower {
+        /// Diagonals above the rectangle's own that do not belong any more (1: without the diagonal).
+        shift: isize,
+    },
+}
+
+impl Area {
+    /// The rows of column `j` of a rectangle of `rows` rows, as first row and number.
+    pub fn rows_of(self, j: usize, rows: usize) -> (usize, usize) {
+        let clamp = |x: isize| usize::try_from(x).unwrap_or(0).min(rows);
+        match self {
+            Area::Full => (0, rows),
+            Area::Upper { shift } => (0, clamp(j as isize + shift + 1)),
+            Area::Lower { shift } => {
+                let first = clamp(j as isize + shift);
+                (first, rows - first)
+            }
+        }
+    }
+}
+
+/// A matrix on the device. Its leading dimension is the executor's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+}
+
+/// An element of a device matrix: the corner of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Index in [`Program::buffers`].
+    pub buffer: usize,
+    /// Row.
+    pub row0: usize,
+    /// Column.
+    pub col0: usize,
+}
+
+/// Part of an operand goes to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// Whose.
+    pub from: Operand,
+    /// Which part, as stored.
+    pub rectangle: Rectangle,
+    /// Its elements that are read.
+    pub area: Area,
+    /// Where its corner goes.
+    pub to: Place,
+}
+
+/// Part of the result comes back. The downloads of a program are disjoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// Where its corner is.
+    pub from: Place,
+    /// Which part of the result.
+    pub rectangle: Rectangle,
+    /// Its elements that are written.
+    pub area: Area,
+}
+
+/// One call of cuBLAS. Sizes are never 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kernel {
+    /// C := alpha op(A) op(B) + beta C.
+    Gemm {
+        /// op of A and of B.
+        trans: (Trans, Trans),
+        /// m, n, k.
+        size: (usize, usize, usize),
+        /// Factors.
+        alpha: Scalar,
+        /// op(A) is m x k.
+        a: Place,
+        /// op(B) is k x n.
+        b: Place,
+        /// 0 leaves C unread.
+        beta: Scalar,
+        /// m x n.
+        c: Place,
+    },
+    /// C := alpha op(A) op(A)^T + beta C in one triangle; `hermitian` takes conjugate transposes and
+    /// the real parts of the factors.
+    Syrk {
+        /// syrk or herk.
+        hermitian: bool,
+        /// Triangle of C.
+        uplo: Uplo,
+        /// op of A (N: A is n x k).
+        trans: Trans,
+        /// n, k.
+        size: (usize, usize),
+        /// Factors.
+        alpha: Scalar,
+        /// A.
+        a: Place,
+        /// 0 leaves C unread.
+        beta: Scalar,
+        /// n x n.
+        c: Place,
+    },
+    /// C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C in one triangle (her2k: the second alpha
+    /// conjugated, beta real).
+    Syr2k {
+        /// syr2k or her2k.
+        hermitian: bool,
+        /// Triangle of C.
+        uplo: Uplo,
+        /// op of A and B (N: n x k).
+        trans: Trans,
+        /// n, k.
+        size: (usize, usize),
+        /// Factors.
+        alpha: Scalar,
+        /// A.
+        a: Place,
+        /// B.
+        b: Place,
+        /// 0 leaves C unread.
+        beta: Scalar,
+        /// n x n.
+        c: Place,
+    },
+    /// C := alpha A B + beta C (side L) or alpha B A + beta C (side R), A symmetric or Hermitian.
+    Symm {
+        /// symm or hemm.
+        hermitian: bool,
+        /// Side of A.
+        side: Side,
+        /// Its stored triangle.
+        uplo: Uplo,
+        /// m, n.
+        size: (usize, usize),
+        /// Factors.
+        alpha: Scalar,
+        /// A, of order m or n.
+        a: Place,
+        /// B, m x n.
+        b: Place,
+        /// 0 leaves C unread.
+        beta: Scalar,
+        /// m x n.
+        c: Place,
+    },
+    /// C := alpha op(A) B or alpha B op(A), A triangular. C may be B.
+    Trmm {
+        /// Side of A.
+        side: Side,
+        /// Its triangle.
+        uplo: Uplo,
+        /// op of A.
+        trans: Trans,
+        /// Its diagonal.
+        diag: Diag,
+        /// m, n.
+        size: (usize, usize),
+        /// Factor.
+        alpha: Scalar,
+        /// A, of order m or n.
+        a: Place,
+        /// B, m x n.
+        b: Place,
+        /// m x n.
+        c: Place,
+    },
+    /// B := alpha inv(op(A)) B or alpha B inv(op(A)), A triangular.
+    Trsm {
+        /// Side of A.
+        side: Side,
+        /// Its triangle.
+        uplo: Uplo,
+        /// op of A.
+        trans: Trans,
+        /// Its diagonal.
+        diag: Diag,
+        /// m, n.
+        size: (usize, usize),
+        /// Factor.
+        alpha: Scalar,
+        /// A, of order m or n.
+        a: Place,
+        /// B, m x n.
+        b: Place,
+    },
+}
+
+/// One step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Nothing of this step begins before the first so many steps are over.
+    pub after: usize,
+    /// To the device.
+    pub uploads: Vec<Upload>,
+    /// On the device.
+    pub kernels: Vec<Kernel>,
+    /// To the caller.
+    pub downloads: Vec<Download>,
+}
+
+/// A whole call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// Device matrices, all alive from the first step to the last.
+    pub buffers: Vec<Buffer>,
+    /// In order.
+    pub steps: Vec<Step>,
+    /// The answer is the CPU library's only for finite operands: the executor gives the call back when
+    /// it meets NaN or infinity in an upload.
+    pub finite_only: bool,
+}
+
+/// What the planner is told about the device and its driver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// Multiprocessors.
+    pub sm_count: usize,
+    /// Device bytes that the program's buffers may take, leading dimensions rounded by
+    /// [`ld_bytes`]; the workspace of cuBLAS is not part of it.
+    pub budget_bytes: u64,
+}
+
+/// Columns on the device start at multiples of this many bytes where that costs little.
+const COLUMN_ALIGN_BYTES: usize = 256;
+
+/// Distance of columns on the device in bytes, for columns of `column_bytes`: aligned where that adds
+/// at most a sixteenth, packed otherwise.
+pub fn ld_bytes(column_bytes: usize) -> usize {
+    if column_bytes >= 16 * COLUMN_ALIGN_BYTES {
+        column_bytes.next_multiple_of(COLUMN_ALIGN_BYTES)
+    } else {
+        column_bytes
+    }
+}
+
+impl Buffer {
+    /// Its bytes on the device, a multiple of 256 so that the next one starts aligned; `u64::MAX` when
+    /// they pass 64 bits.
+    pub fn bytes(&self, elem_bytes: usize) -> u64 {
+        let column = self.rows.saturating_mul(elem_bytes);
+        if column > usize::MAX / 2 {
+            return u64::MAX;
+        }
+        (ld_bytes(column) as u64)
+            .saturating_mul(self.cols as u64)
+            .checked_next_multiple_of(256)
+            .unwrap_or(u64::MAX)
+    }
+}
+
+impl Program {
+    /// Device bytes of all buffers.
+    pub fn bytes(&self, elem_bytes: usize) -> u64 {
+        let each = self.buffers.iter().map(|b| b.bytes(elem_bytes));
+        each.fold(0u64, u64::saturating_add)
+    }
+}
+
+/// A view's operand, for whoever has the call at hand.
+pub fn view<'a>(
+    call: &'a call::Level3Call<'_>,
+    operand: Operand,
+) -> Option<MatRef<'a>> {
+    match operand {
+        Operand::A => Some(call.a),
+        Operand::B => call.b,
+        Operand::C => Some(MatMut::as_ref(&call.c)),
+    }
+}
