@@ -12,6 +12,8 @@ netlib=/usr/lib/x86_64-linux-gnu/blas
 mkdir -p "$kit/prefix" "$kit/netlib"
 cp -a "$prefix/." "$kit/prefix/"
 cp "$netlib"/xblat3? "$netlib"/x?cblat3 "$netlib"/?blat3.in "$netlib"/?in3 "$kit/netlib/"
-gcc -O2 -o "$kit/dgemm" "$here/dgemm.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm
-cp "$here/run.sh" "$here/run.py" "$kit/"
+for program in dgemm level3; do
+    gcc -O2 -o "$kit/$program" "$here/$program.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm
+done
+cp "$here"/{run.sh,run.py,bench.py,naive.c} "$kit/"
 echo "$kit"

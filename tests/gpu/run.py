@@ -218,8 +218,10 @@ def netlib():
                     text += written.read()
             device, fallbacks = calls(log)
             passed, failed = text.count("PASSED"), text.count("FAIL") + text.count("FATAL")
-            held = done.returncode == 0 and passed > 0 and not failed and device.get(p + "gemm", 0) > 0 and not fallbacks
-            detail = f"{passed} PASSED, {failed} failures, device calls {device}, on the CPU {fallbacks}"
+            families = ["gemm", "symm", "syrk", "syr2k", "trmm", "trsm"] + (["hemm", "herk", "her2k"] if p in "cz" else [])
+            absent = [p + family for family in families if not device.get(p + family)]
+            held = done.returncode == 0 and passed > 0 and not failed and not absent and not fallbacks
+            detail = f"{passed} PASSED, {failed} failures, device calls {device}, never on the device {absent}, on the CPU {fallbacks}"
             row(f"netlib {program}, force, threshold 0", held, detail if done.returncode == 0 else detail + "; " + last_words(done))
 
 

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what the drop-in costs, in counts that repeat.
 
+mod gpu;
 mod overhead;
 
 use crate::conformance::Tally;
@@ -21,14 +22,20 @@ enum Bench {
         #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
         prefix: PathBuf,
     },
+    /// Times of the level-3 routines on this machine's GPU, beside its peers: tables and plots
+    Gpu(gpu::Args),
 }
 
 /// Runs a benchmark; an error if a limit is exceeded.
 pub fn run(args: &Args) -> Result<()> {
-    let Bench::Overhead { prefix } = &args.bench;
-    let tally = overhead(prefix)?;
-    println!("{tally}");
-    tally.into_result()
+    match &args.bench {
+        Bench::Overhead { prefix } => {
+            let tally = overhead(prefix)?;
+            println!("{tally}");
+            tally.into_result()
+        }
+        Bench::Gpu(args) => gpu::run(args),
+    }
 }
 
 /// The benchmark `overhead` as a step of `cargo xtask test`.
