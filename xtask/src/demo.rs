@@ -73,7 +73,10 @@ pub fn run(args: &Args) -> Result<()> {
     let prefix = match &args.prefix {
         Some(prefix) => crate::tools::workspace().join(prefix),
         None => {
-            setup::run(&setup::Args::default())?;
+            setup::run(&setup::Args {
+                purpose: setup::Purpose::Demo,
+                print: false,
+            })?;
             dist::lay_out(&dist::Args {
                 prefix: Path::new("dist/prefix").into(),
                 ..Default::default()

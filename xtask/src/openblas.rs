@@ -6,7 +6,9 @@
 //! holds the lists that the build scripts read. It must not change anything outside of that cache.
 
 mod archive;
+mod debian;
 pub mod exports;
+mod from_source;
 mod source;
 
 pub use archive::KERNEL_PREFIX;
@@ -21,10 +23,11 @@ use std::process::Command;
 /// Options of `cargo xtask openblas`.
 #[derive(clap::Args, Default)]
 pub struct Args {
-    /// Build from this OpenBLAS source archive (.tar.gz) instead of a ready-made static library
+    /// Build from this OpenBLAS source archive (as OpenBLAS releases it) instead of a ready-made static
+    /// library; the make variable DYNAMIC_LIST, where set, names the processors instead of all x86-64
     #[arg(long, value_name = "TARBALL")]
     pub source: Option<PathBuf>,
-    /// Let the crate `openblas-src` download and build the source (needs the open internet)
+    /// Let the crate `openblas-src` download the source, and build it (needs the open internet)
     #[arg(long, conflicts_with = "source")]
     pub download: bool,
     /// Debian mirror to fetch the pinned package from; default: the one that apt already uses
@@ -33,15 +36,15 @@ pub struct Args {
     /// Prepare anew even if the cache has it
     #[arg(long)]
     pub force: bool,
+    /// Choose again instead of keeping what was built from source: true on the command line, false
+    /// where another task only needs the archive.
+    #[arg(skip = true)]
+    pub anew: bool,
 }
 
 /// Everything that changes the prepared folder apart from the archive itself: how it is laid out (a number
-/// that grows with changes of `build`), how the archive is split, how a source is built.
-const RECIPE: [&str; 3] = [
-    "layout 1",
-    include_str!("openblas/archive.rs"),
-    include_str!("openblas/source.rs"),
-];
+/// that grows with changes of `build` and of `source.rs`) and how the archive is split.
+const RECIPE: [&str; 2] = ["layout 2", include_str!("openblas/archive.rs")];
 
 /// Prepares the archive and prints where it lies.
 pub fn run(args: &Args) -> Result<()> {
@@ -54,7 +57,8 @@ pub fn run(args: &Args) -> Result<()> {
 pub fn prepare(args: &Args) -> Result<PathBuf> {
     let cache = cache_dir()?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    let origin = source::choose(args)?;
+    sweep(&cache);
+    let origin = source::find(args, &cache)?;
     let key = key(&origin.key);
     let dir = cache.join(format!("{}-{key}", origin.version));
     if args.force || !dir.join("names/done").is_file() {
@@ -107,30 +111,35 @@ fn build(origin: &source::Origin, cache: &Path, dir: &Path) -> Result<()> {
 }
 
 fn key(origin: &str) -> String {
+    let routed = routines::routed_symbols();
+    let parts = [origin]
+        .into_iter()
+        .chain(RECIPE)
+        .chain(routed.iter().map(String::as_str))
+        .chain(exports::LISTS);
+    text_key(&parts.collect::<Vec<_>>())
+}
+
+/// A short name for what these texts say, the same on every machine.
+fn text_key(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
-    hash.update(origin);
-    for text in RECIPE {
-        hash.update(text);
+    for part in parts {
+        hash.update(part);
     }
-    for name in routines::routed_symbols() {
-        hash.update(name);
-    }
-    for list in exports::LISTS {
-        hash.update(list);
-    }
-    hash.finalize()
-        .iter()
+    let sum = hash.finalize();
+    sum.iter()
         .take(6)
         .map(|byte| format!("{byte:02x}"))
         .collect()
 }
 
-/// `$XDG_CACHE_HOME/gpu-offload/openblas`, by default below `~/.cache`.
 /// Netlib's LAPACK test programs of the pinned release, unpacked into `dir`; returns their folder.
 pub fn lapack_test_programs(dir: &Path) -> Result<PathBuf> {
-    source::lapack_test_programs(&cache_dir()?, dir)
+    let unpacked = debian::unpack(None, &[debian::LAPACK_TEST], &cache_dir()?, dir)?;
+    Ok(unpacked.join(source::LIB).join("lapack"))
 }
 
+/// `$XDG_CACHE_HOME/gpu-offload/openblas`, by default below `~/.cache`.
 fn cache_dir() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -155,6 +164,22 @@ fn link(to: &Path, at: &Path) -> Result<()> {
         .args(["clean", "--quiet", "--package", "openblas-src"])
         .output();
     Ok(())
+}
+
+/// Removes what tasks that were interrupted have left in the cache. Best effort: it is only space.
+fn sweep(cache: &Path) {
+    for folder in [cache.to_path_buf(), cache.join("built")] {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let mut words = name.to_str().unwrap_or_default().split('-');
+            if matches!(words.next(), Some("tmp" | "old"))
+                && let Some(Ok(process)) = words.next().map(str::parse::<u32>)
+                && !Path::new("/proc").join(process.to_string()).exists()
+            {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
 }
 
 fn remove(dir: &Path) -> Result<()> {

@@ -1,101 +1,156 @@
-//! `cargo xtask setup`: brings what the build and the tests need of the system, by apt.
+//! `cargo xtask setup`: brings what the build, the demo and the tests need of the system, by apt.
 //!
-//! Without root or sudo it installs nothing: it prints the exact command and fails.
+//! Without root or sudo it installs nothing: it prints the exact command and fails. What is needed stands
+//! in `xtask/packages.txt`, which `.cargo/cc` reads too.
 
 use crate::tools::{has_program, loud, quiet};
 use anyhow::{Result, bail};
+use std::io::IsTerminal as _;
 use std::process::Command;
 
 /// Options of `cargo xtask setup`.
 #[derive(clap::Args, Default)]
 pub struct Args {
-    /// Only what `build` and `dist` need, nothing for tests and demo
-    #[arg(long)]
-    pub minimal: bool,
+    /// Only what this purpose needs
+    #[arg(long = "for", value_enum, value_name = "PURPOSE", default_value_t)]
+    pub purpose: Purpose,
     /// Only print what is missing
     #[arg(long)]
     pub print: bool,
 }
 
-/// Packages that the build needs: compiler driver and linker, binutils for the archive, pkg-config.
-const BUILD: [&str; 4] = ["gcc", "libc6-dev", "binutils", "pkg-config"];
+/// What the machine is for; each purpose includes those before it.
+#[derive(clap::ValueEnum, Clone, Copy, Default, PartialEq, PartialOrd)]
+pub enum Purpose {
+    /// The libraries and the tool
+    Build,
+    /// `cargo xtask demo`
+    Demo,
+    /// Everything
+    #[default]
+    Test,
+}
 
-/// Packages that only tests and demo need: the reference libraries and their test programs, a Fortran
-/// compiler for the cases from the field, NumPy, and valgrind for counted instructions. No other BLAS is
-/// installed: it would take over the system's alternatives.
-const TEST: [&str; 11] = [
-    "gfortran",
-    "libblas3",
-    "liblapack3",
-    "libblas-test",
-    "liblapack-test",
-    "python3",
-    "python3-numpy",
-    "python3-pytest",
-    "python3-hypothesis",
-    "strace",
-    "valgrind",
-];
+/// The packages, a line each: purpose, name, why.
+const PACKAGES: &str = include_str!("../packages.txt");
+
+fn packages(purpose: Purpose) -> Vec<&'static str> {
+    let lines = PACKAGES.lines().filter(|line| !line.starts_with('#'));
+    let wanted = lines.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let its = match words.next()? {
+            "build" => Purpose::Build,
+            "demo" => Purpose::Demo,
+            _ => Purpose::Test,
+        };
+        words.next().filter(|_| its <= purpose)
+    });
+    wanted.collect()
+}
 
 /// Installs what is missing.
 pub fn run(args: &Args) -> Result<()> {
-    let wanted: Vec<&str> = if args.minimal {
-        BUILD.to_vec()
-    } else {
-        BUILD.iter().chain(&TEST).copied().collect()
-    };
+    let wanted = packages(args.purpose);
     if !has_program("apt-get") || !has_program("dpkg-query") {
-        if ["cc", "ar", "objcopy", "nm", "pkg-config"]
-            .iter()
-            .all(|name| has_program(name))
-        {
-            println!("apt is not here, but everything that the build needs is");
-            return Ok(());
-        }
-        bail!(
-            "this system has no apt; install the equivalents of: {}",
-            wanted.join(" ")
-        );
+        return without_apt(&wanted);
     }
     let missing: Vec<&str> = wanted.into_iter().filter(|name| !installed(name)).collect();
     if missing.is_empty() {
-        println!("nothing is missing");
+        println!("set-up: nothing is missing");
         return Ok(());
     }
     let list = missing.join(" ");
     let root = quiet(Command::new("id").arg("-u"))?.trim() == "0";
-    // -n: never ask for a password in the middle of a build.
-    let sudo = !root
-        && has_program("sudo")
-        && Command::new("sudo")
-            .args(["-n", "true"])
-            .output()
-            .is_ok_and(|o| o.status.success());
-    if args.print || !(root || sudo) {
+    if args.print || !(root || sudo_works()) {
         println!("apt-get install --no-install-recommends {list}");
-        bail!("packages are missing; run the line above as root");
+        bail!("packages are missing: run the line above as root, then the same command again");
     }
-    let apt = |arguments: &[&str]| {
-        let mut command = if root {
-            Command::new("apt-get")
-        } else {
-            let mut command = Command::new("sudo");
-            command.args(["-n", "apt-get"]);
-            command
-        };
-        command
-            .args(arguments)
-            .env("DEBIAN_FRONTEND", "noninteractive");
+    let apt = || {
+        let mut command = Command::new(if root { "apt-get" } else { "sudo" });
+        if !root {
+            // Not an inherited variable: sudo drops those.
+            command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+        }
+        command.env("DEBIAN_FRONTEND", "noninteractive").arg("-q");
         command
     };
-    println!("installing {list}");
-    loud(&mut apt(&["-q", "update"]))?;
-    let mut install = apt(&["-q", "-y", "--no-install-recommends", "install"]);
-    install.args(&missing);
-    loud(&mut install)
+    println!("set-up: installing {list}");
+    if let Err(error) = loud(apt().arg("update")) {
+        // A source that cannot be read does not matter if the others have everything.
+        eprintln!("set-up: {error:#}; going on with the package lists that are there");
+    }
+    let mut install = apt();
+    install.args(["-y", "--no-install-recommends", "install"]);
+    loud(install.args(&missing))
+}
+
+/// A system of another kind: nothing can be installed, but what is there can be used.
+fn without_apt(wanted: &[&str]) -> Result<()> {
+    let programs = ["cc", "ar", "nm", "objcopy", "ranlib", "strip", "pkg-config"];
+    let missing: Vec<&str> = programs
+        .into_iter()
+        .filter(|name| !has_program(name))
+        .collect();
+    if missing.is_empty() {
+        println!("set-up: apt is not here, but everything that the build needs is");
+        return Ok(());
+    }
+    bail!(
+        "apt is not here, and neither are {}; install this system's equivalents of: {}",
+        missing.join(", "),
+        wanted.join(" ")
+    )
+}
+
+/// Whether sudo lets us in, with a password only where somebody can type it.
+fn sudo_works() -> bool {
+    if !has_program("sudo") {
+        return false;
+    }
+    let works = |arguments: &[&str]| {
+        let status = Command::new("sudo").args(arguments).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let quietly = Command::new("sudo").args(["-n", "true"]).output();
+    quietly.is_ok_and(|output| output.status.success())
+        || (std::io::stdin().is_terminal() && {
+            eprintln!(
+                "set-up: packages are missing; sudo may ask for your password to install them"
+            );
+            works(&["--validate"])
+        })
 }
 
 fn installed(package: &str) -> bool {
     let status = quiet(Command::new("dpkg-query").args(["-W", "-f", "${Status}", package]));
     status.is_ok_and(|text| text.starts_with("install ok"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_includes_the_one_before() {
+        let (build, demo, test) = (
+            packages(Purpose::Build),
+            packages(Purpose::Demo),
+            packages(Purpose::Test),
+        );
+        assert!(build.contains(&"gcc") && !build.contains(&"python3-numpy"));
+        assert!(demo.contains(&"gcc") && demo.contains(&"python3-numpy"));
+        assert!(!demo.contains(&"valgrind"));
+        assert_eq!(
+            test.len(),
+            PACKAGES.lines().filter(|l| !l.starts_with('#')).count()
+        );
+        // `.cargo/cc` prints the names as they stand.
+        for name in test {
+            assert!(
+                name.bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)),
+                "{name}"
+            );
+        }
+    }
 }

@@ -84,6 +84,9 @@ const CONTROL: [&str; 16] = [
     "openblas_setaffinity",
 ];
 
+/// LAPACK routines that OpenBLAS has fast ones of.
+const OWN_KERNELS: [&str; 6] = ["gesv", "getrf", "getrs", "lauum", "potrf", "trtri"];
+
 /// Options of `cargo xtask exports`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -160,9 +163,47 @@ pub fn check(symbols: &Symbols, halves: &Halves) -> Result<()> {
         missing.len(),
         &missing[..missing.len().min(8)]
     );
+    has_own_kernels(halves)
+}
+
+/// Whether OpenBLAS's own LAPACK routines are in the archive: a build with another LAPACK than OpenBLAS's
+/// copy puts the reference routines in their place.
+fn has_own_kernels(halves: &Halves) -> Result<()> {
+    let reference: Vec<String> = OWN_KERNELS
+        .iter()
+        .flat_map(|stem| ["s", "d", "c", "z"].map(|precision| format!("{precision}{stem}_")))
+        .filter(|name| !halves.kernels.contains_key(name))
+        .collect();
     ensure!(
-        !halves.kernels.is_empty(),
-        "this archive holds no LAPACK kernels of OpenBLAS's own"
+        reference.is_empty(),
+        "this archive holds reference LAPACK's {} instead of OpenBLAS's own",
+        reference.join(", ")
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_routines_in_the_place_of_openblas_own_are_named() {
+        let mut halves = Halves {
+            lapack: BTreeSet::new(),
+            kernels: Default::default(),
+        };
+        for stem in OWN_KERNELS {
+            for precision in ["s", "d", "c", "z"] {
+                let (name, member) = (
+                    format!("{precision}{stem}_"),
+                    format!("{precision}{stem}.o"),
+                );
+                halves.kernels.insert(name, member);
+            }
+        }
+        has_own_kernels(&halves).unwrap();
+        halves.kernels.remove("dgetrf_");
+        let error = has_own_kernels(&halves).unwrap_err().to_string();
+        assert!(error.contains("LAPACK's dgetrf_ instead"), "{error}");
+    }
 }
