@@ -22,50 +22,7 @@ pub enum Operand {
     C,
 }
 
-/// Part of a matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rectangle {
-    /// First row.
-    pub row0: usize,
-    /// Rows.
-    pub rows: usize,
-    /// First column.
-    pub col0: usize,
-    /// Columns.
-    pub cols: usize,
-}
-
-/// The elements of a rectangle that take part. i and j count from the rectangle's corner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Area {
-    /// All.
-    Full,
-    /// Those with i <= j + shift.
-    Upper {
-        /// Diagonals below the rectangle's own that still belong (-1: without the diagonal).
-        shift: isize,
-    },
-    /// Those with i >= j + shift.
-    Lower {
-        /// Diagonals above the rectangle's own that do not belong any more (1: without the diagonal).
-        shift: isize,
-    },
-}
-
-impl Area {
-    /// The rows of column `j` of a rectangle of `rows` rows, as first row and number.
-    pub fn rows_of(self, j: usize, rows: usize) -> (usize, usize) {
-        let clamp = |x: isize| usize::try_from(x).unwrap_or(0).min(rows);
-        match self {
-            Area::Full => (0, rows),
-            Area::Upper { shift } => (0, clamp(j as isize + shift + 1)),
-            Area::Lower { shift } => {
-                let first = clamp(j as isize + shift);
-                (first, rows - first)
-            }
-        }
-    }
-}
+pub use call::{Area, Rectangle};
 
 /// A matrix on the device. Its leading dimension is the executor's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,131 @@
+//! The planners' tests: programs run by an interpreter on small calls, cover and budget checked on large
+//! ones, and their time in a cost model. No CUDA.
+
+mod case;
+mod complex;
+mod interpret;
+mod kernels;
+
+use super::program::{Tuning, ld_bytes};
+use super::sizes::Sizes;
+use call::{Diag, Failure, Op, Precision, Scalar, Side, Trans, Uplo};
+use case::Case;
+use interpret::Order;
+use proptest::prelude::*;
+
+const FAMILIES: [Op; 2] = [Op::Gemm, Op::Gemm3m];
+
+/// Scalars: 0, 1, -1 and two of no special kind.
+fn scalar(zero: bool) -> impl Strategy<Value = Scalar> {
+    let all = [
+        (0.0, 0.0),
+        (1.0, 0.0),
+        (-1.0, 0.0),
+        (0.5, -0.75),
+        (-1.25, 2.0),
+    ];
+    let from = usize::from(!zero);
+    (from..all.len()).prop_map(move |i| Scalar {
+        re: all[i].0,
+        im: all[i].1,
+    })
+}
+
+fn trans() -> impl Strategy<Value = Trans> {
+    prop_oneof![Just(Trans::N), Just(Trans::T), Just(Trans::C)]
+}
+
+prop_compose! {
+    fn cases()(
+        op in proptest::sample::select(&FAMILIES[..]),
+        precision in proptest::sample::select(&Precision::ALL[..]),
+        (right, upper, unit) in any::<(bool, bool, bool)>(),
+        transa in trans(), transb in trans(),
+        (m, n, k) in (1usize..40, 1usize..40, 1usize..40),
+        alpha in scalar(false), beta in scalar(true),
+    ) -> Case {
+        Case {
+            op,
+            precision,
+            side: if right { Side::R } else { Side::L },
+            uplo: if upper { Uplo::U } else { Uplo::L },
+            trans: (transa, transb),
+            diag: if unit { Diag::U } else { Diag::N },
+            size: (m, n, k),
+            alpha,
+            beta,
+        }.legal()
+    }
+}
+
+prop_compose! {
+    /// Constants so small that small calls are cut into many panels.
+    fn small_sizes()(
+        panel_min_bytes in 1usize..1000,
+        tile in 1usize..9,
+        panels_max in 1usize..9,
+        panels_wanted in 1usize..5,
+        long_k in 1usize..9,
+    ) -> Sizes {
+        Sizes { panel_min_bytes, tile, panels_max, panels_wanted, long_k }
+    }
+}
+
+/// Plans, runs in every order, compares.
+fn check(case: &Case, tuning: &Tuning, sizes: &Sizes, seed: u64) -> Result<(), TestCaseError> {
+    let program = match super::plan_with(&case.call(), tuning, sizes) {
+        Ok(program) => program,
+        Err(Failure::OutOfMemory {
+            needed_bytes,
+            budget_bytes,
+        }) => {
+            prop_assert_eq!(budget_bytes, tuning.budget_bytes);
+            prop_assert!(needed_bytes > budget_bytes);
+            return Err(TestCaseError::reject("smaller than the smallest tiles"));
+        }
+        Err(other) => return Err(TestCaseError::fail(format!("{other}"))),
+    };
+    let used = program.bytes(case.precision.elem_bytes());
+    prop_assert!(
+        used <= tuning.budget_bytes,
+        "{} bytes of {}",
+        used,
+        tuning.budget_bytes
+    );
+    let finite_only = matches!(case.op, Op::Trmm | Op::Trsm);
+    prop_assert_eq!(program.finite_only, finite_only);
+    let host = case.host(seed);
+    for order in [
+        Order::Eager,
+        Order::Lazy,
+        Order::EarlyUpLateDown,
+        Order::Random(seed),
+        Order::Random(!seed),
+    ] {
+        let result = interpret::run(&program, &host, order);
+        if let Err(what) = case.check(&host, &result) {
+            return Err(TestCaseError::fail(format!(
+                "{order:?}: {what}\n{program:#?}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_that_fits_gives_the_defined_result(
+        case in cases(), sizes in small_sizes(), sm_count in 1usize..5, seed in any::<u64>(),
+    ) {
+        let tuning = Tuning { sm_count, budget_bytes: u64::MAX / 2 };
+        check(&case, &tuning, &sizes, seed)?;
+    }
+}
+
+#[test]
+fn columns_are_aligned_only_where_that_costs_little() {
+    assert_eq!(ld_bytes(8), 8);
+    assert_eq!(ld_bytes(4097), 4352);
+}
