@@ -1,5 +1,6 @@
 //! The simulated driver API.
 
+use crate::copy::{self, Direction, Memcpy2d, Transfer};
 use crate::fault::Kind;
 use crate::state::{
     self, DRIVER, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NO_DEVICE,
@@ -299,12 +300,24 @@ entries! {
 
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: usize) {
         let pass = gate("cuMemcpyHtoDAsync_v2")?;
-        copy(pass, Direction::In, to, from.expose_provenance(), bytes, stream)
+        let from = from.expose_provenance();
+        copy::submit(pass, Transfer::linear(Direction::In, to, from, bytes), stream)
     }
 
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: usize) {
         let pass = gate("cuMemcpyDtoHAsync_v2")?;
-        copy(pass, Direction::Out, from, to.expose_provenance(), bytes, stream)
+        let to = to.expose_provenance();
+        copy::submit(pass, Transfer::linear(Direction::Out, from, to, bytes), stream)
+    }
+
+    fn cuMemcpy2DAsync_v2(what: *const Memcpy2d, stream: usize) {
+        let pass = gate("cuMemcpy2DAsync_v2")?;
+        if what.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: the API's contract: a valid pointer (null was refused).
+        let transfer = unsafe { (*what).decode() }?;
+        copy::submit(pass, transfer, stream)
     }
 
     fn cuStreamCreate(stream: *mut usize, flags: c_uint) {
@@ -414,58 +427,4 @@ pub fn unmap(start: usize, bytes: usize) {
     let memory = core::ptr::with_exposed_provenance_mut::<c_void>(start);
     // SAFETY: a mapping of cuMemAllocHost that has just left the table.
     unsafe { libc::munmap(memory, bytes) };
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    In,
-    Out,
-}
-
-fn copy(
-    pass: Pass,
-    direction: Direction,
-    device: u64,
-    host: usize,
-    bytes: usize,
-    stream: usize,
-) -> Result<(), u32> {
-    let stream = find_stream(&pass.state, stream)?;
-    if bytes == 0 {
-        return Ok(());
-    }
-    if host == 0 || pass.state.arena.is_device(host as u64) {
-        return Err(INVALID_VALUE);
-    }
-    pass.state
-        .arena
-        .resolve(device, bytes as u64)
-        .ok_or(INVALID_VALUE)?;
-    let pinned = pass.state.is_pinned(host, bytes);
-    let work = move || {
-        // Held during the copy, so that nothing can be freed under it.
-        let state = state::lock();
-        let memory = state.arena.resolve(device, bytes as u64);
-        let memory = memory.ok_or("a copy met device memory that was freed")?;
-        if pinned && !state.is_pinned(host, bytes) {
-            return Err("a copy met pinned memory that was freed".into());
-        }
-        let host = core::ptr::with_exposed_provenance_mut::<u8>(host);
-        // SAFETY: the device side is live (just checked), the host side is pinned memory that is live, or
-        // the caller's own for the length of its call.
-        unsafe {
-            match direction {
-                Direction::In => core::ptr::copy_nonoverlapping(host, memory, bytes),
-                Direction::Out => core::ptr::copy_nonoverlapping(memory, host, bytes),
-            }
-        }
-        Ok(())
-    };
-    stream.push(queued(pass.fault, Task::Run(Box::new(work))));
-    drop(pass);
-    // CUDA returns from a transfer of pageable memory when it has been read or written.
-    if !pinned {
-        stream.drain();
-    }
-    Ok(())
 }

@@ -10,10 +10,13 @@
 
 mod arena;
 mod blas;
+mod copy;
 mod driver;
 mod fault;
 mod state;
 mod stream;
+#[cfg(test)]
+mod testing;
 
 // Linked for its symbols only; they stay hidden in this library.
 use openblas_src as _;
