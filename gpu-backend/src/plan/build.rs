@@ -95,9 +95,17 @@ impl Builder {
         });
     }
 
-    /// Launches a kernel.
-    pub fn kernel(&mut self, kernel: Kernel) {
-        self.step.kernels.push(kernel);
+    /// Uploads a part of an operand, unless none of its elements takes part (the strict triangle of a
+    /// 1 x 1 block).
+    pub fn upload_some(&mut self, to: &Held, rectangle: Rectangle, area: Area) {
+        if (0..rectangle.cols).any(|j| area.rows_of(j, rectangle.rows).1 > 0) {
+            self.upload(to, rectangle, area);
+        }
+    }
+
+    /// Launches kernels.
+    pub fn kernels(&mut self, kernels: impl IntoIterator<Item = Kernel>) {
+        self.step.kernels.extend(kernels);
     }
 
     /// Downloads a part of the result.

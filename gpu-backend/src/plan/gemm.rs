@@ -1,17 +1,16 @@
 //! gemm with every operand on the device: the result grows by row fronts and column fronts, or the inner
 //! dimension is cut. It must not decide whether the operands fit.
 
-use super::Sizes;
-use super::build::{Builder, Held, block, op_block};
-use super::program::{Area, Kernel, Operand, Program, Tuning};
-use call::{Level3Call, Scalar, Trans};
+use super::build::{Builder, Held, block};
+use super::program::{Area, Operand, Program, Tuning};
+use super::sizes::Sizes;
+use super::update::{Panels, Update};
+use call::Level3Call;
 use std::ops::Range;
 
 /// A gemm's operands on the device.
 struct Gemm {
-    trans: (Trans, Trans),
-    alpha: Scalar,
-    beta: Scalar,
+    update: Update,
     k: usize,
     a: Held,
     b: Held,
@@ -23,19 +22,17 @@ struct Gemm {
 pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program {
     let (m, n, k) = (call.m, call.n, call.k);
     let mut program = Builder::default();
+    let update = Update::new(call);
     let mut gemm = Gemm {
-        trans: (call.transa, call.transb),
-        alpha: call.alpha,
-        beta: call.beta,
+        update,
         k,
-        a: program.mirror(Operand::A, op_block(call.transa, &(0..m), &(0..k))),
-        b: program.mirror(Operand::B, op_block(call.transb, &(0..k), &(0..n))),
+        a: program.mirror(Operand::A, update.row_part(&(0..m), &(0..k))),
+        b: program.mirror(Operand::B, update.col_part(&(0..k), &(0..n))),
         c: program.mirror(Operand::C, block(&(0..m), &(0..n))),
         program,
     };
     let elem_bytes = call.precision.elem_bytes();
-    let operands = (m as u128 + n as u128) * k as u128;
-    if operands >= sizes.long_k as u128 * (m as u128 * n as u128) {
+    if sizes.cuts_k(m, n, k) {
         let row_bytes = (m + n).saturating_mul(elem_bytes);
         gemm.cut_k(m, n, &sizes.cut(k, row_bytes, sizes.panels_max));
     } else {
@@ -49,37 +46,30 @@ pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program
 
 impl Gemm {
     fn upload_a(&mut self, rows: &Range<usize>, inner: &Range<usize>) {
-        let part = op_block(self.trans.0, rows, inner);
+        let part = self.update.row_part(rows, inner);
         self.program.upload(&self.a, part, Area::Full);
     }
 
     fn upload_b(&mut self, inner: &Range<usize>, cols: &Range<usize>) {
-        let part = op_block(self.trans.1, inner, cols);
+        let part = self.update.col_part(inner, cols);
         self.program.upload(&self.b, part, Area::Full);
     }
 
     fn upload_c(&mut self, rows: &Range<usize>, cols: &Range<usize>) {
-        if !self.beta.is_zero() {
+        if !self.update.beta.is_zero() {
             self.program.upload(&self.c, block(rows, cols), Area::Full);
         }
     }
 
-    /// C(rows, cols) := alpha op(A)(rows, inner) op(B)(inner, cols) + beta C.
     fn multiply(&mut self, rows: &Range<usize>, cols: &Range<usize>, inner: &Range<usize>) {
-        let beta = if inner.start == 0 {
-            self.beta
-        } else {
-            Scalar::ONE
+        let panels = Panels {
+            a_rows: self.a,
+            b_rows: self.b,
+            a_cols: self.a,
+            b_cols: self.b,
         };
-        self.program.kernel(Kernel::Gemm {
-            trans: self.trans,
-            size: (rows.len(), cols.len(), inner.len()),
-            alpha: self.alpha,
-            a: self.a.place(&op_block(self.trans.0, rows, inner)),
-            b: self.b.place(&op_block(self.trans.1, inner, cols)),
-            beta,
-            c: self.c.place(&block(rows, cols)),
-        });
+        let kernels = self.update.kernels(rows, cols, inner, &panels, &self.c);
+        self.program.kernels(kernels);
     }
 
     /// One block of the result, with its old value up and its new one down.

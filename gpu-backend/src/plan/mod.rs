@@ -4,9 +4,13 @@
 mod build;
 mod gemm;
 pub mod program;
+mod rank_k;
 mod sizes;
+mod symm;
 #[cfg(test)]
 mod tests;
+mod triangular;
+mod update;
 
 use call::{Failure, Level3Call, Op};
 use program::{Program, Tuning};
@@ -22,13 +26,13 @@ pub fn plan(call: &Level3Call<'_>, tuning: &Tuning) -> Result<Program, Failure> 
 
 /// As [`plan`], cut by `sizes`.
 fn plan_with(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Result<Program, Failure> {
+    use Op::{Gemm, Gemm3m, Gemmt, Gemmtr, Hemm, Her2k, Herk, Symm, Syr2k, Syrk, Trmm, Trsm};
     let program = match call.op {
-        Op::Gemm | Op::Gemm3m => gemm::in_core(call, tuning, sizes),
-        _ => {
-            return Err(Failure::Unsupported(
-                "this level-3 family has no program yet",
-            ));
-        }
+        Gemm | Gemm3m => gemm::in_core(call, tuning, sizes),
+        Gemmtr | Gemmt | Syrk | Herk | Syr2k | Her2k => rank_k::in_core(call, tuning, sizes),
+        Symm | Hemm => symm::in_core(call, tuning, sizes),
+        Trmm | Trsm => triangular::in_core(call, tuning, sizes),
+        _ => return Err(Failure::Unsupported("not a level-3 routine")),
     };
     let needed_bytes = program.bytes(call.precision.elem_bytes());
     if needed_bytes > tuning.budget_bytes {

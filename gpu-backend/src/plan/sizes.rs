@@ -21,6 +21,12 @@ pub struct Sizes {
     /// elements of the result: what then comes back after the last kernel, the whole result, takes less
     /// than one part in `long_k` of the time of the uploads.
     pub long_k: usize,
+    /// Order of the diagonal blocks when symm is put together from gemms; `None` makes one symm of each
+    /// panel.
+    pub symm_block: Option<usize>,
+    /// trmm and trsm go front by front of the triangle, instead of panel by panel of the result, when the
+    /// other dimension has at most this many hundredths of the triangle's order.
+    pub triangle_fronts_percent: usize,
 }
 
 impl Sizes {
@@ -32,6 +38,8 @@ impl Sizes {
         panels_max: 16,
         panels_wanted: 4,
         long_k: 16,
+        symm_block: None,
+        triangle_fronts_percent: 50,
     };
 
     /// Cuts `length` rows into panels, each with kernels over at most `other` columns of the result and
@@ -47,6 +55,12 @@ impl Sizes {
         let full_waves = length.div_ceil(self.tile) / wave.max(1);
         let most = full_waves.max(self.panels_wanted).min(self.panels_max);
         self.cut(length, row_bytes, most)
+    }
+
+    /// True if the inner dimension of an m x n result is cut instead of the result.
+    pub fn cuts_k(&self, m: usize, n: usize, k: usize) -> bool {
+        let operands = (m as u128 + n as u128) * k as u128;
+        operands >= self.long_k as u128 * (m as u128 * n as u128)
     }
 
     /// Cuts `length` into at most `most` panels of whole tiles with `row_bytes` bytes for each row.

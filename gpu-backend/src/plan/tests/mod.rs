@@ -13,7 +13,20 @@ use case::Case;
 use interpret::Order;
 use proptest::prelude::*;
 
-const FAMILIES: [Op; 2] = [Op::Gemm, Op::Gemm3m];
+const FAMILIES: [Op; 12] = [
+    Op::Gemm,
+    Op::Gemm3m,
+    Op::Gemmtr,
+    Op::Gemmt,
+    Op::Symm,
+    Op::Hemm,
+    Op::Syrk,
+    Op::Herk,
+    Op::Syr2k,
+    Op::Her2k,
+    Op::Trmm,
+    Op::Trsm,
+];
 
 /// Scalars: 0, 1, -1 and two of no special kind.
 fn scalar(zero: bool) -> impl Strategy<Value = Scalar> {
@@ -66,8 +79,18 @@ prop_compose! {
         panels_max in 1usize..9,
         panels_wanted in 1usize..5,
         long_k in 1usize..9,
+        symm_block in proptest::option::of(1usize..9),
+        triangle_fronts_percent in 0usize..300,
     ) -> Sizes {
-        Sizes { panel_min_bytes, tile, panels_max, panels_wanted, long_k }
+        Sizes {
+            panel_min_bytes,
+            tile,
+            panels_max,
+            panels_wanted,
+            long_k,
+            symm_block,
+            triangle_fronts_percent,
+        }
     }
 }
 
@@ -113,7 +136,7 @@ fn check(case: &Case, tuning: &Tuning, sizes: &Sizes, seed: u64) -> Result<(), T
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_call_that_fits_gives_the_defined_result(
