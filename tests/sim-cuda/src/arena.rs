@@ -1,6 +1,7 @@
 //! Device memory: an arena that the simulation reaches at one address and hands out under another, which
 //! the host cannot follow (PROT_NONE).
 
+use crate::shared::Ledger;
 use std::collections::BTreeMap;
 
 /// Alignment of allocations, CUDA's documented least.
@@ -12,6 +13,11 @@ const GUARD: u64 = 512;
 /// Every new allocation is filled with this: NaN in every floating type.
 const POISON: u8 = 0xff;
 
+/// What an allocation takes of the device.
+fn rounded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ALIGN)
+}
+
 pub struct Arena {
     /// Where the simulation reads and writes.
     memory: *mut u8,
@@ -20,14 +26,17 @@ pub struct Arena {
     pub total: u64,
     /// Taken by "another process".
     pub hog: u64,
+    /// Start and bytes asked for. What rounding adds belongs to nobody.
     live: BTreeMap<u64, u64>,
+    /// What the processes that share the device use together; `None` if there are no others.
+    ledger: Option<Ledger>,
 }
 
 // SAFETY: the arena is plain memory; who writes where is decided by the streams' order, as on a device.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    pub fn new(total: u64) -> Self {
+    pub fn shared(total: u64, ledger: Option<Ledger>) -> Self {
         let map = |protection, flags| {
             // SAFETY: a new anonymous mapping touches nothing that exists.
             let p = unsafe {
@@ -54,29 +63,34 @@ impl Arena {
             total,
             hog: 0,
             live: BTreeMap::new(),
+            ledger,
         }
     }
 
-    pub fn used(&self) -> u64 {
-        self.live.values().sum()
+    /// By this process and those that share the device.
+    fn used(&self) -> u64 {
+        match &self.ledger {
+            Some(ledger) => ledger.used_by_all(),
+            None => self.live.values().map(|&bytes| rounded(bytes)).sum(),
+        }
     }
 
     pub fn free_bytes(&self) -> u64 {
         self.total.saturating_sub(self.hog + self.used())
     }
 
-    pub fn live(&self) -> usize {
-        self.live.len()
-    }
-
     pub fn clear(&mut self) {
         self.live.clear();
+        if let Some(ledger) = &self.ledger {
+            ledger.clear();
+        }
     }
 
     /// First fit; `None` if there is no room.
     pub fn alloc(&mut self, bytes: u64) -> Option<u64> {
+        let asked_for = bytes;
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
-        if bytes > self.free_bytes() {
+        if self.ledger.is_none() && bytes > self.free_bytes() {
             return None;
         }
         let mut start = GUARD;
@@ -84,12 +98,18 @@ impl Arena {
             if at >= start + bytes + GUARD {
                 break;
             }
-            start = at + size + GUARD;
+            start = at + rounded(size) + GUARD;
         }
         if start + bytes > self.total {
             return None;
         }
-        self.live.insert(start, bytes);
+        let limit = self.total.saturating_sub(self.hog);
+        if let Some(ledger) = &self.ledger
+            && !ledger.reserve(bytes, limit)
+        {
+            return None;
+        }
+        self.live.insert(start, asked_for);
         // SAFETY: start + bytes <= total, inside the mapping.
         unsafe {
             self.memory
@@ -100,9 +120,14 @@ impl Arena {
     }
 
     pub fn free(&mut self, address: u64) -> bool {
-        address
-            .checked_sub(self.base)
-            .is_some_and(|start| self.live.remove(&start).is_some())
+        let start = address.checked_sub(self.base);
+        let Some(bytes) = start.and_then(|start| self.live.remove(&start)) else {
+            return false;
+        };
+        if let Some(ledger) = &self.ledger {
+            ledger.release(rounded(bytes));
+        }
+        true
     }
 
     /// True for every address in the range that the host may not follow.

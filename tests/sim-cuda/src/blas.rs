@@ -3,6 +3,8 @@
 
 mod job;
 mod level3;
+#[cfg(test)]
+mod misuse;
 mod openblas;
 #[cfg(test)]
 mod testing;
@@ -10,6 +12,7 @@ mod testing;
 mod tests;
 
 use crate::driver::runtime_current;
+use crate::registry::Kind;
 use crate::state::{self, BLAS, Pass};
 use core::ffi::c_int;
 use openblas::openblas_set_num_threads;
@@ -28,14 +31,14 @@ fn run(body: impl FnOnce() -> Result<(), u32>) -> Result<(), u32> {
 }
 
 /// Passes the gate with a live handle; the runtime's rule about contexts applies.
-fn gate(function: &str, handle: usize) -> Result<Pass, u32> {
+fn gate(function: &'static str, handle: usize) -> Result<Pass, u32> {
     let mut pass = state::gate(function, &BLAS, true)?;
     runtime_current(&mut pass.state);
     if pass.state.blas.contains_key(&handle) {
-        Ok(pass)
-    } else {
-        Err(NOT_INITIALIZED)
+        return Ok(pass);
     }
+    pass.missing(Kind::BlasHandle, handle as u64);
+    Err(NOT_INITIALIZED)
 }
 
 fn with(pass: &mut Pass, handle: usize) -> Result<&mut state::Blas, u32> {
@@ -66,6 +69,7 @@ entries! {
         let made = pass.state.handle();
         let blas = state::Blas { stream: 0, workspace: (0, 0), device_pointers: false };
         pass.state.blas.insert(made, blas);
+        pass.born(Kind::BlasHandle, made as u64, 0);
         // SAFETY: the API's contract: a valid pointer (null was refused).
         unsafe { handle.write(made) };
         Ok(())
@@ -74,6 +78,7 @@ entries! {
     fn cublasDestroy_v2(handle: usize) {
         let mut pass = gate("cublasDestroy_v2", handle)?;
         pass.state.blas.remove(&handle);
+        pass.state.registry.died(handle as u64);
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! Transfers between host and device, linear and of rectangles. Pinned memory is read or written when
 //! the transfer's turn comes; a transfer of other memory is over when the call returns, as in CUDA.
 
+use crate::delay::Load;
 use crate::driver::{find_stream, queued};
 use crate::state::{self, INVALID_VALUE, Pass, State};
-use crate::stream::Task;
+use crate::stream::{StreamState, Task};
+use crate::watch::Watched;
 use core::ffi::{c_uint, c_void};
+use core::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -135,8 +138,22 @@ impl Transfer {
         bytes.is_some_and(|bytes| state.is_pinned(self.host, bytes))
     }
 
+    /// The host's side with the gaps between its rows; the transfer is pinned, so it fits.
+    pub fn host_range(&self) -> Range<usize> {
+        let bytes = self.span(self.host_pitch).unwrap_or(0);
+        self.host..self.host + bytes
+    }
+
+    fn load(&self) -> Load {
+        let bytes = (self.width * self.height) as u64;
+        match self.direction {
+            Direction::In => Load::In(bytes),
+            Direction::Out => Load::Out(bytes),
+        }
+    }
+
     /// The host's side of row `row`.
-    fn host_row(&self, row: usize) -> *mut u8 {
+    pub fn host_row(&self, row: usize) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(self.host + row * self.host_pitch)
     }
 
@@ -162,35 +179,72 @@ impl Transfer {
 }
 
 /// Queues a transfer.
-pub fn submit(pass: Pass, transfer: Transfer, stream: usize) -> Result<(), u32> {
-    let stream = find_stream(&pass.state, stream)?;
+pub fn submit(mut pass: Pass, transfer: Transfer, stream: usize) -> Result<(), u32> {
+    let stream = find_stream(&mut pass, stream)?;
     if transfer.width == 0 || transfer.height == 0 {
         return Ok(());
     }
     if transfer.host == 0 || pass.state.arena.is_device(transfer.host as u64) {
         return Err(INVALID_VALUE);
     }
-    transfer.resolve(&pass.state).ok_or(INVALID_VALUE)?;
-    let pinned = transfer.is_pinned(&pass.state);
-    let work = move || {
-        // Held during the copy, so that nothing can be freed under it.
-        let state = state::lock();
-        let device = transfer.resolve(&state);
-        let device = device.ok_or("a copy met device memory that was freed")?;
-        if pinned && !transfer.is_pinned(&state) {
-            return Err("a copy met pinned memory that was freed".into());
-        }
-        // SAFETY: the device side is live (just checked), the host side is pinned memory that is live,
-        // or the caller's own for the length of its call.
-        unsafe { transfer.run(device) };
-        Ok(())
-    };
-    stream.push(queued(pass.fault, Task::Run(Box::new(work))));
+    let name = format!("{} call {}", pass.function, pass.nth);
+    if transfer.resolve(&pass.state).is_none() {
+        let Transfer {
+            device,
+            width,
+            height,
+            ..
+        } = transfer;
+        let what =
+            format!("{name}: {height} x {width} bytes at {device:#x} are not live device memory");
+        pass.state.complain(what);
+        return Err(INVALID_VALUE);
+    }
+    if transfer.is_pinned(&pass.state) {
+        queue_pinned(pass, transfer, &stream, name);
+        return Ok(());
+    }
+    pass.state.pageable_copies += 1;
+    // SAFETY: the caller's own memory, for the length of its call.
+    let work = move || unsafe { run(&state::lock(), &transfer) };
+    stream.push(queued(
+        pass.fault,
+        Task::Run(transfer.load(), Box::new(work)),
+    ));
     drop(pass);
     // CUDA returns from a transfer of pageable memory when it has been read or written.
-    if !pinned {
-        stream.drain();
-    }
+    stream.drain();
+    Ok(())
+}
+
+fn queue_pinned(mut pass: Pass, transfer: Transfer, stream: &StreamState, name: String) {
+    // SAFETY: pinned memory that is live, under the lock.
+    let watched = unsafe { Watched::queue(&mut pass.state, &transfer, name) };
+    let work = move || {
+        // Held during the copy, so that nothing can be freed under it.
+        let mut state = state::lock();
+        if !transfer.is_pinned(&state) {
+            return Err("a copy met pinned memory that was freed".into());
+        }
+        // SAFETY: pinned memory that is live (just checked), under the lock.
+        unsafe {
+            watched.run(&mut state, &transfer);
+            run(&state, &transfer)
+        }
+    };
+    stream.push(queued(
+        pass.fault,
+        Task::Run(transfer.load(), Box::new(work)),
+    ));
+}
+
+/// # Safety
+/// The host's side may be read (In) or written (Out).
+unsafe fn run(state: &State, transfer: &Transfer) -> Result<(), String> {
+    let device = transfer.resolve(state);
+    let device = device.ok_or("a copy met device memory that was freed")?;
+    // SAFETY: the device side is live (just found, under the lock); the caller's promise.
+    unsafe { transfer.run(device) };
     Ok(())
 }
 
@@ -239,7 +293,7 @@ mod tests {
     fn a_rectangle_goes_there_and_back_and_touches_nothing_else() {
         let device = Device::new();
         let host = device.pinned(24);
-        host.write(&core::array::from_fn::<u8, 24, _>(|i| i as u8));
+        host.write(0, &core::array::from_fn::<u8, 24, _>(|i| i as u8));
         let memory = device.upload(&[0xee; 32]);
         let copy = |what: &Memcpy2d| {
             // SAFETY: the struct lives; pinned memory outlives the device's work.
@@ -252,7 +306,7 @@ mod tests {
         }
         assert_eq!(device.download(memory, 32), expected);
 
-        host.write(&[0x55; 24]);
+        host.write(0, &[0x55; 24]);
         copy(&rectangle(Direction::Out, host.ptr(), memory));
         // Waits for the stream.
         device.download(memory, 32);

@@ -1,7 +1,10 @@
 //! The simulated driver API.
 
 use crate::copy::{self, Direction, Memcpy2d, Transfer};
+use crate::delay::Load;
 use crate::fault::Kind;
+use crate::registry::Kind as Object;
+use crate::report;
 use crate::state::{
     self, DRIVER, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NO_DEVICE,
     NOT_READY, OUT_OF_MEMORY, Pass, State,
@@ -40,7 +43,7 @@ fn run(body: impl FnOnce() -> Result<(), u32>) -> Result<(), u32> {
 }
 
 /// Passes the gate; the thread must have a context.
-fn gate(function: &str) -> Result<Pass, u32> {
+fn gate(function: &'static str) -> Result<Pass, u32> {
     let pass = state::gate(function, &DRIVER, true)?;
     if pass.state.context_exists(current()) {
         Ok(pass)
@@ -50,7 +53,7 @@ fn gate(function: &str) -> Result<Pass, u32> {
 }
 
 /// Passes the gate; no context is needed.
-fn gate_free(function: &str) -> Result<Pass, u32> {
+fn gate_free(function: &'static str) -> Result<Pass, u32> {
     state::gate(function, &DRIVER, true)
 }
 
@@ -123,7 +126,7 @@ entries! {
             pass.state.initialised = true;
             state::claim_process();
             // SAFETY: a function without arguments that stays loaded (the library is never closed).
-            unsafe { libc::atexit(state::report_at_exit) };
+            unsafe { libc::atexit(report::at_exit) };
         }
         Ok(())
     }
@@ -235,6 +238,7 @@ entries! {
         }
         let handle = pass.state.handle();
         pass.state.contexts.push(handle);
+        pass.born(Object::Context, handle as u64, 0);
         CONTEXTS.with_borrow_mut(|stack| stack.push(handle));
         // SAFETY: as above.
         unsafe { give(context, handle) }
@@ -246,7 +250,12 @@ entries! {
         let before = pass.state.contexts.len();
         pass.state.contexts.retain(|&other| other != context);
         CONTEXTS.with_borrow_mut(|stack| stack.retain(|&other| other != context));
-        if pass.state.contexts.len() == before { Err(INVALID_CONTEXT) } else { Ok(()) }
+        if pass.state.contexts.len() == before {
+            pass.missing(Object::Context, context as u64);
+            return Err(INVALID_CONTEXT);
+        }
+        pass.state.registry.died(context as u64);
+        Ok(())
     }
 
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
@@ -264,13 +273,19 @@ entries! {
             return Err(INVALID_VALUE);
         }
         let found = pass.state.arena.alloc(bytes as u64).ok_or(OUT_OF_MEMORY)?;
+        pass.born(Object::DeviceMemory, found, bytes as u64);
         // SAFETY: as above.
         unsafe { give(address, found) }
     }
 
     fn cuMemFree_v2(address: u64) {
         let mut pass = gate("cuMemFree_v2")?;
-        if pass.state.arena.free(address) { Ok(()) } else { Err(INVALID_VALUE) }
+        if !pass.state.arena.free(address) {
+            pass.missing(Object::DeviceMemory, address);
+            return Err(INVALID_VALUE);
+        }
+        pass.state.registry.died(address);
+        Ok(())
     }
 
     fn cuMemAllocHost_v2(memory: *mut *mut c_void, bytes: usize) {
@@ -286,6 +301,7 @@ entries! {
             return Err(OUT_OF_MEMORY);
         }
         pass.state.pinned.insert(found.expose_provenance(), bytes);
+        pass.born(Object::PinnedMemory, found.addr() as u64, bytes as u64);
         // SAFETY: as above.
         unsafe { give(memory, found) }
     }
@@ -293,7 +309,15 @@ entries! {
     fn cuMemFreeHost(memory: *mut c_void) {
         let mut pass = gate("cuMemFreeHost")?;
         let start = memory.addr();
-        let bytes = pass.state.pinned.remove(&start).ok_or(INVALID_VALUE)?;
+        let Some(bytes) = pass.state.pinned.remove(&start) else {
+            pass.missing(Object::PinnedMemory, start as u64);
+            return Err(INVALID_VALUE);
+        };
+        if pass.state.pending.touches(&(start..start + bytes)) {
+            let what = format!("pinned memory {start:#x} was freed while a transfer was queued");
+            pass.state.complain(what);
+        }
+        pass.state.registry.died(start as u64);
         unmap(start, bytes);
         Ok(())
     }
@@ -327,6 +351,7 @@ entries! {
         }
         let handle = pass.state.handle();
         pass.state.streams.insert(handle, StreamState::start());
+        pass.born(Object::Stream, handle as u64, 0);
         // SAFETY: as above.
         unsafe { give(stream, handle) }
     }
@@ -334,20 +359,39 @@ entries! {
     /// Work that is queued still runs; the handle is gone at once.
     fn cuStreamDestroy_v2(stream: usize) {
         let mut pass = gate("cuStreamDestroy_v2")?;
-        pass.state.streams.remove(&stream).ok_or(INVALID_HANDLE)?.close();
+        find_stream(&mut pass, stream)?.close();
+        pass.state.streams.remove(&stream);
+        pass.state.registry.died(stream as u64);
         Ok(())
     }
 
+    fn cuStreamQuery(stream: usize) {
+        let mut pass = gate("cuStreamQuery")?;
+        let stream = find_stream(&mut pass, stream)?;
+        if pass.ignored || stream.is_idle() { Ok(()) } else { Err(NOT_READY) }
+    }
+
+    fn cuStreamSynchronize(stream: usize) {
+        let mut pass = gate("cuStreamSynchronize")?;
+        let stream = find_stream(&mut pass, stream)?;
+        let ignored = pass.ignored;
+        drop(pass);
+        if !ignored {
+            stream.drain();
+        }
+        state::unless_lost()
+    }
+
     fn cuStreamWaitEvent(stream: usize, event: usize, flags: c_uint) {
-        let pass = gate("cuStreamWaitEvent")?;
+        let mut pass = gate("cuStreamWaitEvent")?;
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
-        let stream = find_stream(&pass.state, stream)?;
-        let event = pass.state.events.get(&event).ok_or(INVALID_HANDLE)?;
+        let stream = find_stream(&mut pass, stream)?;
+        let event = find_event(&mut pass, event)?;
         let number = event.asked();
-        if number > 0 {
-            stream.push(queued(pass.fault, Task::Wait(Arc::clone(event), number)));
+        if number > 0 && !pass.ignored {
+            stream.push(queued(pass.fault, Task::Wait(event, number)));
         }
         Ok(())
     }
@@ -359,35 +403,52 @@ entries! {
         }
         let handle = pass.state.handle();
         pass.state.events.insert(handle, Arc::new(EventState::new(flags & 2 == 0)));
+        pass.born(Object::Event, handle as u64, 0);
         // SAFETY: as above.
         unsafe { give(event, handle) }
     }
 
     fn cuEventDestroy_v2(event: usize) {
         let mut pass = gate("cuEventDestroy_v2")?;
-        pass.state.events.remove(&event).ok_or(INVALID_HANDLE)?;
+        find_event(&mut pass, event)?;
+        pass.state.events.remove(&event);
+        pass.state.registry.died(event as u64);
         Ok(())
     }
 
     fn cuEventRecord(event: usize, stream: usize) {
-        let pass = gate("cuEventRecord")?;
-        let stream = find_stream(&pass.state, stream)?;
-        let event = pass.state.events.get(&event).ok_or(INVALID_HANDLE)?;
+        let mut pass = gate("cuEventRecord")?;
+        let stream = find_stream(&mut pass, stream)?;
+        let event = find_event(&mut pass, event)?;
         let number = event.ask();
-        stream.push(queued(pass.fault, Task::Record(Arc::clone(event), number)));
+        if pass.ignored {
+            event.complete(number);
+        } else {
+            stream.push(queued(pass.fault, Task::Record(event, number)));
+        }
         Ok(())
     }
 
     fn cuEventQuery(event: usize) {
-        let pass = gate_free("cuEventQuery")?;
-        let event = pass.state.events.get(&event).ok_or(INVALID_HANDLE)?;
-        if event.happened() { Ok(()) } else { Err(NOT_READY) }
+        let mut pass = gate_free("cuEventQuery")?;
+        let event = find_event(&mut pass, event)?;
+        if pass.ignored || event.happened() { Ok(()) } else { Err(NOT_READY) }
+    }
+
+    fn cuEventSynchronize(event: usize) {
+        let mut pass = gate_free("cuEventSynchronize")?;
+        let event = find_event(&mut pass, event)?;
+        let ignored = pass.ignored;
+        drop(pass);
+        if !ignored {
+            event.await_number(event.asked());
+        }
+        state::unless_lost()
     }
 
     fn cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize) {
-        let pass = gate_free("cuEventElapsedTime")?;
-        let find = |event| pass.state.events.get(event).ok_or(INVALID_HANDLE);
-        let (from, to) = (find(&from)?, find(&to)?);
+        let mut pass = gate_free("cuEventElapsedTime")?;
+        let (from, to) = (find_event(&mut pass, from)?, find_event(&mut pass, to)?);
         if !from.timed || !to.timed || from.asked() == 0 || to.asked() == 0 {
             return Err(INVALID_HANDLE);
         }
@@ -405,18 +466,26 @@ fn check_device(state: &State, device: c_int) -> Result<(), u32> {
 
 /// The default stream is not simulated: its implicit order with all others is a trap of its own, and
 /// nothing of ours uses it.
-pub fn find_stream(state: &State, stream: usize) -> Result<Arc<StreamState>, u32> {
-    state
-        .streams
-        .get(&stream)
-        .map(Arc::clone)
-        .ok_or(INVALID_HANDLE)
+pub fn find_stream(pass: &mut Pass, stream: usize) -> Result<Arc<StreamState>, u32> {
+    let found = pass.state.streams.get(&stream).map(Arc::clone);
+    if found.is_none() {
+        pass.missing(Object::Stream, stream as u64);
+    }
+    found.ok_or(INVALID_HANDLE)
+}
+
+fn find_event(pass: &mut Pass, event: usize) -> Result<Arc<EventState>, u32> {
+    let found = pass.state.events.get(&event).map(Arc::clone);
+    if found.is_none() {
+        pass.missing(Object::Event, event as u64);
+    }
+    found.ok_or(INVALID_HANDLE)
 }
 
 /// The task, or what a fault makes of it.
 pub fn queued(fault: Option<Kind>, task: Task) -> Task {
     match fault {
-        Some(Kind::Late) => Task::Run(Box::new(|| Err("lost on demand".into()))),
+        Some(Kind::Late) => Task::Run(Load::Mark, Box::new(|| Err("lost on demand".into()))),
         Some(Kind::Hang) => Task::Hang,
         _ => task,
     }

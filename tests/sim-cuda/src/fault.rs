@@ -1,4 +1,6 @@
-//! Faults on demand: `SIM_CUDA_FAULT=function:n:kind,…` makes the n-th call of a function fail.
+//! Faults on demand: `SIM_CUDA_FAULT=function:n:kind,…` makes the n-th call of a function fail, and
+//! `SIM_CUDA_IGNORE=function:n,…` makes it succeed without doing anything, so that a test can show that a
+//! program needs it.
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,4 +60,77 @@ fn one(item: &str) -> Result<Fault, String> {
         nth,
         kind,
     })
+}
+
+/// Calls that can be ignored: those that only order work. A wait is not made, a recording happens at once,
+/// a query says that everything has happened.
+const IGNORABLE: [&str; 6] = [
+    "cuStreamWaitEvent",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuStreamQuery",
+    "cuStreamSynchronize",
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignore {
+    function: &'static str,
+    /// Which call, from 1; every one if there is none.
+    nth: Option<u64>,
+}
+
+impl Ignore {
+    pub fn matches(&self, function: &str, nth: u64) -> bool {
+        self.function == function && self.nth.is_none_or(|wanted| wanted == nth)
+    }
+}
+
+/// `function:n` or `function:every`, separated by commas.
+pub fn parse_ignore(text: &str) -> Result<Vec<Ignore>, String> {
+    let one = |item: &str| {
+        let wrong = || {
+            let functions = IGNORABLE.join(", ");
+            format!(
+                "sim-cuda: bad item '{item}' to ignore (accepted: function:n and function:every with \
+                 {functions})"
+            )
+        };
+        let (name, nth) = item.split_once(':').ok_or_else(wrong)?;
+        let function = IGNORABLE.into_iter().find(|&function| function == name);
+        let nth = match nth {
+            "every" => None,
+            nth => Some(nth.parse().map_err(|_| wrong())?),
+        };
+        let function = function.ok_or_else(wrong)?;
+        Ok(Ignore { function, nth })
+    };
+    let items = text.split(',').map(str::trim);
+    items.filter(|item| !item.is_empty()).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_named_exactly() {
+        let list = parse_ignore("cuStreamWaitEvent:3, cuEventQuery:every").expect("well-formed");
+        let ignored = |function, nth| list.iter().any(|item| item.matches(function, nth));
+        assert!(ignored("cuStreamWaitEvent", 3) && !ignored("cuStreamWaitEvent", 2));
+        assert!(ignored("cuEventQuery", 1) && ignored("cuEventQuery", 999));
+        assert!(!ignored("cuEventRecord", 3));
+        for wrong in [
+            "cuStreamWaitEvent",
+            "cuMemFree_v2:1",
+            "cuEventQuery:x",
+            "cuEventQuery:1:2",
+        ] {
+            let message = parse_ignore(wrong).expect_err(wrong);
+            assert!(
+                message.contains(wrong) && message.contains("function:every"),
+                "{message}"
+            );
+        }
+    }
 }

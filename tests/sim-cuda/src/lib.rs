@@ -11,12 +11,19 @@
 mod arena;
 mod blas;
 mod copy;
+mod delay;
 mod driver;
 mod fault;
+mod registry;
+mod report;
+mod shared;
 mod state;
 mod stream;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
+mod watch;
 
 // Linked for its symbols only; they stay hidden in this library.
 use openblas_src as _;

@@ -1,8 +1,13 @@
 //! Everything the simulation knows, under one lock, and the gate that every function passes.
 
 use crate::arena::Arena;
-use crate::fault::{self, Fault, Kind};
+use crate::delay;
+use crate::fault::{self, Fault, Ignore, Kind};
+use crate::registry::{self, Registry};
+use crate::shared::Ledger;
 use crate::stream::{EventState, StreamState};
+use crate::watch::Pending;
+use core::ffi::CStr;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -38,9 +43,18 @@ pub struct State {
     pub events: HashMap<usize, Arc<EventState>>,
     pub blas: HashMap<usize, Blas>,
     next_handle: usize,
-    calls: BTreeMap<String, u64>,
+    pub registry: Registry,
+    /// Transfers of pinned memory that have not run.
+    pub pending: Pending,
+    /// By function.
+    pub calls: BTreeMap<&'static str, u64>,
+    /// Calls that were ignored on demand, by function.
+    pub ignored: BTreeMap<&'static str, u64>,
+    /// Transfers that had to be synchronous because their memory was not pinned.
+    pub pageable_copies: u64,
     faults: Vec<Fault>,
-    /// What went wrong inside queued work.
+    ignores: Vec<Ignore>,
+    /// What the program did wrong, and what went wrong inside queued work.
     pub complaints: Vec<String>,
 }
 
@@ -51,10 +65,14 @@ pub static RELEASED: AtomicBool = AtomicBool::new(false);
 /// The process that initialised CUDA; 0 before.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
+pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let faults = std::env::var("SIM_CUDA_FAULT").unwrap_or_default();
+    let ignores = std::env::var("SIM_CUDA_IGNORE").unwrap_or_default();
+    let ledger = std::env::var_os("SIM_CUDA_SHARED").map(|path| {
+        Ledger::open(path.as_ref()).unwrap_or_else(|e| panic!("sim-cuda: SIM_CUDA_SHARED: {e}"))
+    });
     Mutex::new(State {
-        arena: Arena::new(bytes_of("SIM_CUDA_MEMORY", 2 << 30)),
+        arena: Arena::shared(bytes_of("SIM_CUDA_MEMORY", 2 << 30), ledger),
         initialised: false,
         devices: number_of("SIM_CUDA_DEVICES", 1) as u32,
         primary: 0x1000,
@@ -65,7 +83,12 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         events: HashMap::new(),
         blas: HashMap::new(),
         next_handle: 0x2000,
+        registry: Registry::default(),
+        pending: Pending::default(),
         calls: BTreeMap::new(),
+        ignored: BTreeMap::new(),
+        pageable_copies: 0,
+        ignores: fault::parse_ignore(&ignores).unwrap_or_else(|e| panic!("{e}")),
         faults: fault::parse(&faults).unwrap_or_else(|e| panic!("{e}")),
         complaints: Vec::new(),
     })
@@ -101,6 +124,30 @@ pub struct Pass {
     pub state: MutexGuard<'static, State>,
     /// Late or Hang, for work that is queued.
     pub fault: Option<Kind>,
+    /// The call succeeds and does nothing.
+    pub ignored: bool,
+    pub function: &'static str,
+    /// Which call of the function this is, from 1.
+    pub nth: u64,
+}
+
+impl Pass {
+    /// Notes something that the call has made.
+    pub fn born(&mut self, kind: registry::Kind, id: u64, bytes: u64) {
+        self.state
+            .registry
+            .born(kind, id, bytes, (self.function, self.nth));
+    }
+
+    /// Complains if what was not found has existed.
+    pub fn missing(&mut self, kind: registry::Kind, id: u64) {
+        if self.state.registry.is_dead(kind, id) {
+            let (function, nth) = (self.function, self.nth);
+            self.state.complain(format!(
+                "{function} call {nth}: {kind} {id:#x} was given back before"
+            ));
+        }
+    }
 }
 
 /// How a library names its conditions.
@@ -127,20 +174,20 @@ pub const BLAS: Codes = Codes {
 };
 
 /// Counts the call, applies a fault, refuses what CUDA refuses.
-pub fn gate(function: &str, codes: &Codes, needs_init: bool) -> Result<Pass, u32> {
+pub fn gate(function: &'static str, codes: &Codes, needs_init: bool) -> Result<Pass, u32> {
     // Before the lock: another thread of the parent may have held it when this process was forked.
     let pid = PID.load(Ordering::Acquire);
     if pid != 0 && pid != std::process::id() {
         return Err(codes.not_initialized);
     }
     let mut state = lock();
-    let count = state.calls.entry(function.to_owned()).or_default();
+    let count = state.calls.entry(function).or_default();
     *count += 1;
-    let count = *count;
+    let nth = *count;
     let kind = state
         .faults
         .iter()
-        .find(|f| f.function == function && f.nth == count);
+        .find(|f| f.function == function && f.nth == nth);
     let kind = kind.map(|f| f.kind);
     match kind {
         Some(Kind::Code(code)) => return Err(code),
@@ -155,7 +202,28 @@ pub fn gate(function: &str, codes: &Codes, needs_init: bool) -> Result<Pass, u32
     if needs_init && STICKY.load(Ordering::Acquire) != 0 {
         return Err(codes.lost);
     }
-    Ok(Pass { state, fault: kind })
+    let ignored = state
+        .ignores
+        .iter()
+        .any(|ignore| ignore.matches(function, nth));
+    if ignored {
+        *state.ignored.entry(function).or_default() += 1;
+    }
+    Ok(Pass {
+        state,
+        fault: kind,
+        ignored,
+        function,
+        nth,
+    })
+}
+
+/// What a wait answers: an error if the device was lost meanwhile.
+pub fn unless_lost() -> Result<(), u32> {
+    match STICKY.load(Ordering::Acquire) {
+        0 => Ok(()),
+        code => Err(code),
+    }
 }
 
 /// Marks this process as the one that uses CUDA.
@@ -180,52 +248,25 @@ impl State {
         found.is_some_and(|(&start, &size)| address + bytes <= start + size)
     }
 
+    fn count_anew(&mut self) {
+        self.calls.clear();
+        self.ignored.clear();
+        self.pageable_copies = 0;
+    }
+
     /// Loses the device because of queued work.
     pub fn lose(&mut self, why: String) {
         STICKY.store(ILLEGAL_ADDRESS, Ordering::Release);
-        self.complaints.push(why);
+        self.complain(why);
     }
 
-    fn report(&self) -> String {
-        let live = [
-            ("device_allocations", self.arena.live() as u64),
-            ("device_bytes", self.arena.used()),
-            ("pinned", self.pinned.len() as u64),
-            ("streams", self.streams.len() as u64),
-            ("events", self.events.len() as u64),
-            ("blas_handles", self.blas.len() as u64),
-            ("primary_retained", self.primary_retained),
-            ("contexts", self.contexts.len() as u64),
-        ];
-        let mut text = String::new();
-        for (name, count) in live {
-            text.push_str(&format!("live {name} {count}\n"));
-        }
-        for (name, count) in &self.calls {
-            text.push_str(&format!("calls {name} {count}\n"));
-        }
-        for complaint in &self.complaints {
-            text.push_str(&format!("complaint {complaint}\n"));
-        }
-        text
-    }
-}
-
-/// Writes the report into `buffer` (NUL-terminated if it fits) and returns its length.
-///
-/// # Safety
-/// `buffer` has room for `bytes` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sim_cuda_report(buffer: *mut u8, bytes: usize) -> usize {
-    let text = lock().report();
-    if text.len() < bytes {
-        // SAFETY: the caller's promise; the text and its NUL fit.
-        unsafe {
-            core::ptr::copy_nonoverlapping(text.as_ptr(), buffer, text.len());
-            *buffer.add(text.len()) = 0;
+    /// Notes what is wrong, up to a number that a reader still reads.
+    pub fn complain(&mut self, what: String) {
+        const MOST: usize = 100;
+        if self.complaints.len() < MOST {
+            self.complaints.push(what);
         }
     }
-    text.len()
 }
 
 /// Sets the faults anew and counts calls from zero. Returns 0, or 1 if the text is malformed.
@@ -235,15 +276,31 @@ pub unsafe extern "C" fn sim_cuda_report(buffer: *mut u8, bytes: usize) -> usize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sim_cuda_set_fault(text: *const libc::c_char) -> u32 {
     // SAFETY: the caller's promise.
-    let text = unsafe { core::ffi::CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned();
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     let Ok(faults) = fault::parse(&text) else {
         return 1;
     };
     let mut state = lock();
     state.faults = faults;
-    state.calls.clear();
+    state.count_anew();
+    0
+}
+
+/// Sets anew which calls are ignored and counts calls from zero. Returns 0, or 1 if the text is
+/// malformed.
+///
+/// # Safety
+/// `text` is a NUL-terminated string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sim_cuda_set_ignore(text: *const libc::c_char) -> u32 {
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let Ok(ignores) = fault::parse_ignore(&text) else {
+        return 1;
+    };
+    let mut state = lock();
+    state.ignores = ignores;
+    state.count_anew();
     0
 }
 
@@ -277,20 +334,11 @@ pub extern "C" fn sim_cuda_reset() {
     state.primary_retained = 0;
     state.complaints.clear();
     state.faults.clear();
-    state.calls.clear();
+    state.ignores.clear();
+    state.count_anew();
+    state.registry.clear();
+    state.pending.clear();
+    delay::reset();
     STICKY.store(0, Ordering::Release);
     RELEASED.store(false, Ordering::Release);
-}
-
-/// Writes the report to the file that SIM_CUDA_REPORT names; runs at exit.
-pub extern "C" fn report_at_exit() {
-    if let Some(path) = std::env::var_os("SIM_CUDA_REPORT") {
-        let text = STATE
-            .try_lock_for(std::time::Duration::from_secs(1))
-            .map(|s| s.report());
-        let _ = std::fs::write(
-            path,
-            text.unwrap_or_else(|| "complaint locked at exit\n".into()),
-        );
-    }
 }

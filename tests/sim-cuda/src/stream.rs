@@ -1,11 +1,12 @@
-//! Streams are threads that run their work in order, each piece after a random delay; events are
-//! numbered recordings.
+//! Streams are threads that run their work in order, each piece after a delay; events are numbered
+//! recordings.
 
+use crate::delay::{Delays, Load};
 use crate::state::{self, RELEASED, STICKY};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ impl EventState {
         self.inner.lock().asked
     }
 
-    fn complete(&self, number: u64) {
+    pub fn complete(&self, number: u64) {
         let mut inner = self.inner.lock();
         inner.done = inner.done.max(number);
         inner.at = Some(Instant::now());
@@ -63,7 +64,8 @@ impl EventState {
             .flatten()
     }
 
-    fn await_number(&self, number: u64) {
+    /// Waits until a recording has happened, or the device is lost.
+    pub fn await_number(&self, number: u64) {
         let mut inner = self.inner.lock();
         // A lost device completes nothing any more; the wait ends with it.
         while inner.done < number && STICKY.load(Ordering::Acquire) == 0 && !released() {
@@ -76,12 +78,24 @@ fn released() -> bool {
     RELEASED.load(Ordering::Acquire)
 }
 
+/// What a stream does at its turn.
+type Work = Box<dyn FnOnce() -> Result<(), String> + Send>;
+
 pub enum Task {
     /// Runs unless the device is lost; an error loses it.
-    Run(Box<dyn FnOnce() -> Result<(), String> + Send>),
+    Run(Load, Work),
     Record(Arc<EventState>, u64),
     Wait(Arc<EventState>, u64),
     Hang,
+}
+
+impl Task {
+    fn load(&self) -> Load {
+        match self {
+            Self::Run(load, _) => *load,
+            Self::Record(..) | Self::Wait(..) | Self::Hang => Load::Mark,
+        }
+    }
 }
 
 pub struct StreamState {
@@ -133,6 +147,12 @@ impl StreamState {
         }
     }
 
+    /// True if everything queued has run.
+    pub fn is_idle(&self) -> bool {
+        let queue = self.queue.lock();
+        !queue.busy && queue.tasks.is_empty()
+    }
+
     /// No more work comes; the thread ends when the queue is empty.
     pub fn close(&self) {
         self.queue.lock().closed = true;
@@ -164,9 +184,9 @@ impl StreamState {
                     self.changed.wait(&mut queue);
                 }
             };
-            delays.pause();
+            delays.pause(task.load());
             match task {
-                Task::Run(work) => {
+                Task::Run(_, work) => {
                     if STICKY.load(Ordering::Acquire) == 0
                         && !released()
                         && let Err(why) = work()
@@ -182,36 +202,6 @@ impl StreamState {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Random pauses, from SIM_CUDA_SEED (default 1) and at most SIM_CUDA_DELAY_US microseconds long.
-struct Delays {
-    state: u64,
-    most_us: u64,
-}
-
-impl Delays {
-    fn new() -> Self {
-        static STREAMS: AtomicU64 = AtomicU64::new(1);
-        let number = STREAMS.fetch_add(1, Ordering::Relaxed);
-        let seed = state::number_of("SIM_CUDA_SEED", 1);
-        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xbf58_476d);
-        Self {
-            state: state | 1,
-            most_us: state::number_of("SIM_CUDA_DELAY_US", 100),
-        }
-    }
-
-    /// One task in four waits, so that streams overtake one another without taking for ever.
-    fn pause(&mut self) {
-        // xorshift64: good enough to vary an order, and repeatable.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        if self.most_us > 0 && self.state.is_multiple_of(4) {
-            std::thread::sleep(Duration::from_micros((self.state >> 8) % self.most_us));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the unit tests share: one simulated device at a time, fresh for each test.
 
 use crate::driver::*;
+use crate::report::sim_cuda_report;
 use crate::state::{lock, sim_cuda_reset};
 use core::ffi::c_void;
 use parking_lot::{Mutex, MutexGuard};
@@ -35,6 +36,20 @@ impl Device {
             stream,
             _alone: alone,
         }
+    }
+
+    pub fn another_stream(&self) -> usize {
+        let mut stream = 0;
+        // SAFETY: the pointer is of this function.
+        unsafe { ok(cuStreamCreate(&raw mut stream, 1)) };
+        stream
+    }
+
+    pub fn event(&self) -> usize {
+        let mut event = 0;
+        // SAFETY: the pointer is of this function.
+        unsafe { ok(cuEventCreate(&raw mut event, 2)) };
+        event
     }
 
     pub fn alloc(&self, bytes: usize) -> u64 {
@@ -83,6 +98,15 @@ impl Device {
         addresses.iter().for_each(|&address| self.free(address));
     }
 
+    /// The report's lines.
+    pub fn report(&self) -> Vec<String> {
+        let mut buffer = vec![0; 1 << 16];
+        // SAFETY: the buffer has this length.
+        let length = unsafe { sim_cuda_report(buffer.as_mut_ptr(), buffer.len()) };
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        text.lines().map(str::to_owned).collect()
+    }
+
     pub fn complaints(&self) -> Vec<String> {
         lock().complaints.clone()
     }
@@ -106,11 +130,12 @@ impl Pinned {
             .collect()
     }
 
-    pub fn write(&self, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.bytes);
+    /// Writes `bytes` from byte `start` on.
+    pub fn write(&self, start: usize, bytes: &[u8]) {
+        assert!(start + bytes.len() <= self.bytes);
         for (i, &byte) in bytes.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { self.memory.add(i).write_volatile(byte) };
+            // SAFETY: inside the mapping (just checked), which lives as long as the test's device.
+            unsafe { self.memory.add(start + i).write_volatile(byte) };
         }
     }
 }

@@ -2,6 +2,7 @@
 //! device memory when the work's turn comes. It knows operands and scalars, not what is computed.
 
 use super::{BAD_VALUE, NOT_SUPPORTED, gate, with};
+use crate::delay::Load;
 use crate::driver::{find_stream, queued};
 use crate::state::{self, State};
 use crate::stream::Task;
@@ -215,8 +216,9 @@ pub fn submit(
     let (stream, workspace, on_device) = (blas.stream, blas.workspace, blas.device_pointers);
     let job = decode().and_then(|job| check(&job, on_device).map(|()| job));
     let job = job.inspect_err(|code| {
-        let complaint = format!("{function} was called with arguments that it refuses ({code})");
-        pass.state.complaints.push(complaint);
+        let nth = pass.nth;
+        let what = format!("{function} call {nth}: arguments that it refuses ({code})");
+        pass.state.complain(what);
     })?;
     if job.empty {
         return Ok(());
@@ -253,8 +255,8 @@ pub fn submit(
         compute(&found);
         Ok(())
     };
-    let stream = find_stream(&pass.state, stream).map_err(|_| NOT_SUPPORTED)?;
-    stream.push(queued(pass.fault, Task::Run(Box::new(work))));
+    let stream = find_stream(&mut pass, stream).map_err(|_| NOT_SUPPORTED)?;
+    stream.push(queued(pass.fault, Task::Run(Load::Kernel, Box::new(work))));
     Ok(())
 }
 
