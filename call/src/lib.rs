@@ -3,8 +3,10 @@
 //! The door decodes raw pointers into these types once, after every argument was checked; whatever
 //! stands behind works on views whose bounds are known. No FFI, no CUDA and no policy here.
 
+mod region;
 mod view;
 
+pub use region::{Area, OutRegion, PartitionError, Rectangle, TileMut};
 pub use routines::{Diag, Op, Precision, Side, Trans, Uplo};
 pub use view::{MatMut, MatRef};
 

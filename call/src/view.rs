@@ -186,6 +186,11 @@ impl<'a> MatMut<'a> {
         }
     }
 
+    /// The first element's address, for whoever takes the view's place.
+    pub(crate) fn into_pointer(self) -> *mut u8 {
+        self.data
+    }
+
     /// Disjoint views of columns `0..j` and `j..cols`.
     ///
     /// # Panics

@@ -6,19 +6,23 @@
 use crate::error::{CudaError, StartError};
 use crate::memory::{Block, Budget, Pool};
 use crate::result::{BlasHandle, Context, Cuda, Entered, Event, Stream};
+use crate::scratch::ScratchPool;
 use crate::staging::{self, Staging};
-use crate::stream::MAX_PANELS;
 use crate::{DeviceInfo, StartOptions, loader, sys};
-use call::Failure;
+use call::{Failure, Op};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most calls on the device at a time; more wait. The staging threads are shared, so further calls would
-/// only hold memory; four keep upload, kernel and download of different calls overlapping.
-const MAX_LANES: usize = 4;
+/// Most calls on the device at a time; more wait. A lane costs a stream and a cuBLAS handle, and is made
+/// when a call finds none free. Chosen: the callers of the case with most threads.
+const MAX_LANES: usize = 16;
+
+/// Most steps of one call whose kernels are in flight. A step's kernels take at least tens of microseconds,
+/// and the next ones are launched in less than ten.
+pub const STEPS_IN_FLIGHT: usize = 16;
 
 /// How long one wait for the device may last, besides the time of the work itself.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -95,8 +99,8 @@ pub struct Lane {
     pub stream: Stream,
     /// The handle.
     pub handle: BlasHandle,
-    /// Begin and end of each panel's kernel.
-    pub marks: Vec<(Event, Event)>,
+    /// Begin and end of the kernels of the steps in flight, used in turn; made when first needed.
+    marks: Vec<(Event, Event)>,
 }
 
 impl Lane {
@@ -110,25 +114,36 @@ impl Lane {
                 return Err(e);
             }
         };
-        let mut events = Vec::with_capacity(2 * MAX_PANELS);
-        for _ in 0..2 * MAX_PANELS {
+        let mut lane = Self {
+            stream,
+            handle,
+            marks: Vec::new(),
+        };
+        // The first one at once: a call that failed is waited for with it.
+        match lane.mark(cuda, 0) {
+            Ok(_) => Ok(lane),
+            Err(e) => {
+                lane.destroy(cuda);
+                Err(e)
+            }
+        }
+    }
+
+    /// The events of the step with this number.
+    pub fn mark(&mut self, cuda: &Cuda, step: usize) -> Result<(Event, Event), CudaError> {
+        let number = step % STEPS_IN_FLIGHT;
+        while self.marks.len() <= number {
+            let begin = cuda.event(true)?;
             match cuda.event(true) {
-                Ok(event) => events.push(event),
+                Ok(end) => self.marks.push((begin, end)),
                 Err(e) => {
-                    destroy_lane(cuda, stream, handle, &events);
+                    // SAFETY: nobody else has seen the event. Its own error adds nothing to `e`.
+                    let _ = unsafe { cuda.destroy_event(begin) };
                     return Err(e);
                 }
             }
         }
-        let marks = events
-            .chunks_exact(2)
-            .map(|pair| (pair[0], pair[1]))
-            .collect();
-        Ok(Self {
-            stream,
-            handle,
-            marks,
-        })
+        Ok(self.marks[number])
     }
 
     fn destroy(self, cuda: &Cuda) {
@@ -160,13 +175,31 @@ struct Lanes {
     most: usize,
 }
 
+/// Calls and kernels of one family.
+#[derive(Default)]
+pub struct FamilyCount {
+    /// Calls whose kernels were all launched.
+    pub calls: AtomicU64,
+    /// Kernels launched.
+    pub kernels: AtomicU64,
+}
+
 /// Calls and kernels by family.
 #[derive(Default)]
 pub struct Counts {
-    /// gemm calls whose kernels were launched.
-    pub gemm_calls: AtomicU64,
-    /// gemm kernels launched.
-    pub gemm_kernels: AtomicU64,
+    families: [FamilyCount; FAMILIES],
+    other: FamilyCount,
+}
+
+/// The level-3 families, Gemm to Trsm.
+pub const FAMILIES: usize = Op::Trsm as usize - Op::Gemm as usize + 1;
+
+impl Counts {
+    /// Those of a family.
+    pub fn of(&self, op: Op) -> &FamilyCount {
+        let number = (op as usize).wrapping_sub(Op::Gemm as usize);
+        self.families.get(number).unwrap_or(&self.other)
+    }
 }
 
 /// Everything.
@@ -181,6 +214,8 @@ pub struct Device {
     pub info: DeviceInfo,
     /// Its memory.
     pub pool: Arc<Pool>,
+    /// Host memory for results that wait for the end of their call.
+    pub scratch: Arc<ScratchPool>,
     /// The threads.
     pub staging: Staging,
     /// Statistics.
@@ -199,7 +234,7 @@ impl Device {
     /// [`StartError`]; nothing but loaded libraries is left behind.
     pub fn start(options: &StartOptions) -> Result<Self, StartError> {
         let loaded = loader::load(options)?;
-        let cuda = Arc::new(Cuda::new(loaded.driver, loaded.blas));
+        let cuda = Arc::new(Cuda::new(loaded.driver, loaded.blas, loaded.level3));
         // 100 is the driver's "no device", which cuInit already says on a machine without a GPU.
         const NO_DEVICE: u32 = 100;
         let none = || StartError::NoDevice {
@@ -253,10 +288,9 @@ impl Device {
         let _entered = cuda_here.enter(context)?;
         let lane = Lane::new(&cuda)?;
         let version = cuda.blas_version(&lane.handle);
-        let (threads, chunk_bytes) = options.staging();
         let staging = version.and_then(|version| {
             info.cublas_version = version;
-            Staging::start(&cuda, context, &health, threads, chunk_bytes)
+            Staging::start(&cuda, context, &health, options.staging())
         });
         let staging = match staging {
             Ok(staging) => staging,
@@ -270,11 +304,13 @@ impl Device {
             limit_bytes: options.memory_limit_bytes.unwrap_or(u64::MAX),
             reserve_bytes: reserve as u64,
         }));
-        // Without this thread the pool keeps its blocks, which is a cost and no fault.
+        let scratch = Arc::new(ScratchPool::default());
+        // Without this thread the pools keep their blocks, which is a cost and no fault.
         let housekeeper = {
             let (pool, cuda) = (Arc::clone(&pool), Arc::clone(&cuda));
-            let health = Arc::clone(&health);
-            staging::spawn("gpu-idle", move || pool.keep_house(&cuda, context, &health)).ok()
+            let (health, scratch) = (Arc::clone(&health), Arc::clone(&scratch));
+            let body = move || pool.keep_house(&cuda, context, &health, &scratch);
+            staging::spawn("gpu-idle", body).ok()
         };
         Ok(Self {
             cuda,
@@ -282,6 +318,7 @@ impl Device {
             health,
             info,
             pool,
+            scratch,
             staging,
             counts: Counts::default(),
             ordinal,
@@ -390,6 +427,7 @@ impl Device {
         }
         let entered = self.enter().or_else(|_| self.enter());
         self.staging.shutdown();
+        self.scratch.clear();
         if entered.is_err() || self.health.check().is_err() {
             return;
         }
@@ -420,6 +458,12 @@ impl<'d> Work<'d> {
     /// The lane.
     pub fn lane(&self) -> &Lane {
         self.lane.as_ref().expect("a lane is held until drop")
+    }
+
+    /// Events of a step.
+    pub fn mark(&mut self, step: usize) -> Result<(Event, Event), CudaError> {
+        let lane = self.lane.as_mut().expect("a lane is held until drop");
+        lane.mark(&self.device.cuda, step)
     }
 
     /// First address of the memory.

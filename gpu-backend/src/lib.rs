@@ -4,25 +4,30 @@
 //! without any NVIDIA software. It must not know the cost model, must not print, must not panic out and
 //! must not call CUDA from a destructor at exit.
 //!
-//! Layers: `sys` (the foreign functions), `result` (the same with Rust arguments), `device` (what was
-//! started); `staging` moves matrices, `stream` cuts them, `gemm` is the first routine.
+//! Layers: `sys` (the foreign functions), `result` and `kernel` (the same with Rust arguments), `device`
+//! (what was started); `plan` turns a call into a program, `execute` runs it, `staging` moves its data.
 
+mod copy;
 mod device;
 mod error;
-mod gemm;
+mod execute;
+mod host;
+mod kernel;
 mod loader;
 mod measure;
 mod memory;
+mod overlap;
+mod pieces;
+mod plan;
 mod result;
 mod scratch;
 mod staging;
-mod stream;
 mod sys;
 
 pub use error::StartError;
-pub use result::Arithmetic;
+pub use kernel::Arithmetic;
 
-use call::{Backend, Call, Failure, Precision, Timing};
+use call::{Backend, Call, Failure, Op, Precision, Timing};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,18 +41,30 @@ pub struct StartOptions {
     pub memory_limit_bytes: Option<u64>,
     /// Part of the device's memory that stays free for others, 0 to 1.
     pub reserve_fraction: f64,
-    /// Threads that copy; 0 chooses min(8, half the cores).
+    /// Threads that copy; 0 chooses the number of cores, 16 at most.
     pub staging_threads: u32,
+    /// Most threads that copy to the device at a time; 0 chooses.
+    pub uploads_max: u32,
+    /// Most threads that copy from the device at a time; 0 chooses.
+    pub downloads_max: u32,
     /// Bytes of a pinned chunk.
     pub chunk_bytes: usize,
-    /// The most pinned memory; each thread has two chunks.
+    /// Pinned chunks of each thread, 1 at least.
+    pub slots: u32,
+    /// Results are written past the cache.
+    pub streaming_stores: bool,
+    /// The most pinned memory.
     pub pinned_max_bytes: usize,
     /// Folders that are searched before any other.
     pub library_dirs: Vec<PathBuf>,
 }
 
-/// More copying threads than this bring nothing: 49 GB/s with 8 and with 12 (2026-12-01, H200).
-const MOST_STAGING_THREADS: usize = 8;
+/// Most staging threads that are started by default: eight for each direction saturate it (49 GB/s with 8
+/// and with 12 threads one way, 39 + 38 with 8 + 8 both ways; 2026-12-01, H200).
+const MOST_STAGING_THREADS: usize = 16;
+
+/// Threads of one direction by default; see [`MOST_STAGING_THREADS`].
+const ONE_WAY_THREADS: usize = 8;
 
 /// Smallest chunk that is accepted; below it every transfer is latency.
 const CHUNK_MIN_BYTES: usize = 64 << 10;
@@ -60,8 +77,12 @@ impl Default for StartOptions {
             // A tenth: what a framework beside us needs for its own next allocation. Chosen.
             reserve_fraction: 0.1,
             staging_threads: 0,
+            uploads_max: 0,
+            downloads_max: 0,
             // 2 MiB reached the link's rate with 8 threads (2026-12-01, H200).
             chunk_bytes: 2 << 20,
+            slots: 2,
+            streaming_stores: true,
             pinned_max_bytes: 256 << 20,
             library_dirs: Vec::new(),
         }
@@ -69,18 +90,30 @@ impl Default for StartOptions {
 }
 
 impl StartOptions {
-    /// Threads and bytes of a chunk, within the bound on pinned memory.
-    fn staging(&self) -> (usize, usize) {
+    /// The staging pool's shape, within the bound on pinned memory.
+    fn staging(&self) -> staging::Shape {
         let chunk_bytes = self.chunk_bytes.max(CHUNK_MIN_BYTES).next_multiple_of(4096);
+        let slots = (self.slots.max(1) as usize).min(staging::SLOTS_MAX);
         let wanted = match self.staging_threads {
             0 => {
                 let cores = std::thread::available_parallelism().map_or(2, usize::from);
-                (cores / 2).clamp(1, MOST_STAGING_THREADS)
+                cores.clamp(1, MOST_STAGING_THREADS)
             }
             threads => threads as usize,
         };
-        let most = self.pinned_max_bytes / (2 * chunk_bytes);
-        (wanted.min(most.max(1)), chunk_bytes)
+        let most = (self.pinned_max_bytes / (slots * chunk_bytes)).min(staging::SLOTS_MAX / slots);
+        let or_default = |threads: u32| match threads {
+            0 => ONE_WAY_THREADS,
+            threads => threads as usize,
+        };
+        staging::Shape {
+            threads: wanted.min(most.max(1)),
+            chunk_bytes,
+            slots,
+            uploads_max: or_default(self.uploads_max),
+            downloads_max: or_default(self.downloads_max),
+            streaming_stores: self.streaming_stores,
+        }
     }
 }
 
@@ -118,13 +151,26 @@ pub struct TransferRates {
     pub out_bytes_per_s: f64,
 }
 
+/// Rates of moving ordinary memory both ways at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DuplexRates {
+    /// In each direction, until both are done.
+    pub each_way_bytes_per_s: f64,
+}
+
+/// What one family did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyCounters {
+    /// Calls that ended with a result.
+    pub calls: u64,
+    /// Kernels launched.
+    pub kernels: u64,
+}
+
 /// What the device did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// gemm calls whose kernels were launched.
-    pub gemm_calls: u64,
-    /// gemm kernels launched (a call has one for each panel).
-    pub gemm_kernels: u64,
+    families: [FamilyCounters; device::FAMILIES],
     /// Bytes moved to the device.
     pub bytes_in: u64,
     /// Bytes moved from the device.
@@ -135,6 +181,14 @@ pub struct Counters {
     pub trims: u64,
     /// Device memory held now, in use or cached.
     pub held_bytes: u64,
+}
+
+impl Counters {
+    /// Those of a level-3 family; zeros for another one.
+    pub fn of(&self, op: Op) -> FamilyCounters {
+        let number = (op as usize).wrapping_sub(Op::Gemm as usize);
+        self.families.get(number).copied().unwrap_or_default()
+    }
 }
 
 /// A started GPU. Dropping it leaves everything as it is (no CUDA call at exit).
@@ -179,6 +233,31 @@ impl Gpu {
         measure::transfers(&self.device, bytes)
     }
 
+    /// Measures the staged path with `bytes` bytes each way at the same time.
+    ///
+    /// # Errors
+    /// Any [`Failure`].
+    pub fn measure_duplex(&self, bytes: usize) -> Result<DuplexRates, Failure> {
+        measure::duplex(&self.device, bytes)
+    }
+
+    /// Seconds of one kernel of a level-3 family alone, operands on the device, no options (side L, lower
+    /// triangle, no transposes, unit diagonal, beta 0): the best of `repeat` runs after a first one that is
+    /// not counted. The size is m, n, k as in `Level3Call`.
+    ///
+    /// # Errors
+    /// Any [`Failure`].
+    pub fn measure_kernel(
+        &self,
+        op: Op,
+        precision: Precision,
+        size: (usize, usize, usize),
+        arithmetic: Arithmetic,
+        repeat: u32,
+    ) -> Result<f64, Failure> {
+        measure::kernel(&self.device, op, precision, size, arithmetic, repeat)
+    }
+
     /// Seconds of one m x n x k gemm kernel alone, operands on the device: the best of `repeat` runs
     /// after a first one that is not counted.
     ///
@@ -191,17 +270,23 @@ impl Gpu {
         arithmetic: Arithmetic,
         repeat: u32,
     ) -> Result<f64, Failure> {
-        measure::gemm_kernel(&self.device, precision, (m, n, k), arithmetic, repeat)
+        self.measure_kernel(Op::Gemm, precision, (m, n, k), arithmetic, repeat)
     }
 
     /// What the device did so far.
     pub fn counters(&self) -> Counters {
-        let counts = &self.device.counts;
+        let mut families = [FamilyCounters::default(); device::FAMILIES];
+        for (op, family) in Op::ALL.iter().zip(&mut families) {
+            let counts = self.device.counts.of(*op);
+            *family = FamilyCounters {
+                calls: counts.calls.load(Ordering::Relaxed),
+                kernels: counts.kernels.load(Ordering::Relaxed),
+            };
+        }
         let traffic = self.device.staging.traffic();
         let (allocations, trims, held_bytes) = self.device.pool.counts();
         Counters {
-            gemm_calls: counts.gemm_calls.load(Ordering::Relaxed),
-            gemm_kernels: counts.gemm_kernels.load(Ordering::Relaxed),
+            families,
             bytes_in: traffic.bytes_in.load(Ordering::Relaxed),
             bytes_out: traffic.bytes_out.load(Ordering::Relaxed),
             allocations,
@@ -226,7 +311,7 @@ impl Gpu {
 impl Backend for Gpu {
     fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure> {
         match call {
-            Call::Level3(call) => gemm::run(&self.device, call),
+            Call::Level3(call) => execute::run(&self.device, call),
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::StartOptions;
 use crate::error::StartError;
-use crate::sys::{Blas, Driver};
+use crate::sys::{Blas, Driver, Level3};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +20,8 @@ pub struct Loaded {
     pub driver: Driver,
     /// libcublas's functions.
     pub blas: Blas,
+    /// Its level-3 routines beside gemm.
+    pub level3: Level3,
     /// The newest CUDA version that the driver serves, as 1000 * major + 10 * minor.
     pub driver_version: u32,
     /// Name and path of each library.
@@ -68,7 +70,7 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
         });
     }
     let places = Places::new(&options.library_dirs);
-    let (blas, blas_path) = load_blas(&places, driver_version / 1000)?;
+    let (blas, level3, blas_path) = load_blas(&places, driver_version / 1000)?;
     let mut paths = vec![(DRIVER.to_owned(), driver_path)];
     if let Some(lt) = path_of_loaded("libcublasLt.so.13").or(path_of_loaded("libcublasLt.so.12")) {
         paths.push((name_of(&lt), lt));
@@ -80,6 +82,7 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
     Ok(Loaded {
         driver,
         blas,
+        level3,
         driver_version,
         paths,
     })
@@ -139,7 +142,7 @@ fn driver_version(driver: &Driver) -> Result<u32, StartError> {
     Ok(version.unsigned_abs())
 }
 
-fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, PathBuf), StartError> {
+fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, Level3, PathBuf), StartError> {
     let (usable, too_new): (Vec<u32>, Vec<u32>) = BLAS_MAJORS
         .iter()
         .partition(|&&major| major <= driver_major);
@@ -171,18 +174,21 @@ fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, PathBuf), Star
         });
     };
     // SAFETY: this is libcublas by name, and `forget` below keeps it loaded for ever.
-    let table = unsafe { Blas::resolve(&library) };
+    let table = unsafe {
+        Blas::resolve(&library)
+            .and_then(|blas| Level3::resolve(&library).map(|level3| (blas, level3)))
+    };
     std::mem::forget(library);
     let loaded = || names.iter().find_map(|name| path_of_loaded(name));
     match table {
-        Ok(blas) => {
+        Ok((blas, level3)) => {
             let path = path_of(blas.cublasCreate_v2 as *const ());
             // A library that answers under several names is reported by the one we asked for.
             let path = path
                 .filter(|p| name_of(p).starts_with("libcublas.so"))
                 .or_else(|| names.iter().find_map(|name| places.find_file(name)))
                 .unwrap_or_else(|| names[0].clone().into());
-            Ok((blas, path))
+            Ok((blas, level3, path))
         }
         Err(symbol) => Err(StartError::MissingSymbol {
             library: loaded()

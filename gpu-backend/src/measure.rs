@@ -2,12 +2,13 @@
 //!
 //! Only what the device does is measured here; what the figures mean is the cost model's business.
 
-use crate::TransferRates;
-use crate::device::Device;
-use crate::result::{Arithmetic, DeviceGemm};
-use crate::staging::{Job, Piece, Rectangle, Work};
-use crate::stream::{cut, cut_mut};
-use call::{Failure, MatMut, MatRef, Precision, Scalar, Trans};
+use crate::device::{Device, Work};
+use crate::kernel::{Arithmetic, DeviceKernel, OnDevice};
+use crate::pieces::cut;
+use crate::plan::program::{Area, Buffer, Kernel, Place, Rectangle, ld_bytes};
+use crate::staging::job::{Download, Job, Kind, Pieces, Upload};
+use crate::{DuplexRates, TransferRates};
+use call::{Diag, Failure, MatMut, MatRef, Op, OutRegion, Precision, Scalar, Side, Trans, Uplo};
 use parking_lot::Mutex;
 use std::time::Instant;
 
@@ -17,81 +18,135 @@ const TRANSFER_RUNS: usize = 3;
 /// Runs of the smallest transfer; more, since they are short and the first ones wake threads.
 const LATENCY_RUNS: usize = 10;
 
+/// Bytes of an element of what is moved.
+const ELEM_BYTES: usize = 8;
+
+/// Host memory that is moved, and the device memory that it goes to or comes from.
+struct Lorry {
+    host: Vec<u64>,
+    address: u64,
+}
+
+fn no_memory() -> Failure {
+    Failure::Device("the host has no memory for the measurement".into())
+}
+
+impl Lorry {
+    fn new(elems: usize, address: u64) -> Result<Self, Failure> {
+        let mut host: Vec<u64> = Vec::new();
+        host.try_reserve_exact(elems).map_err(|_| no_memory())?;
+        // Not zeros: pages of zeros could still be shared and untouched.
+        host.resize(elems, 0x3fb9_9999_9999_999a);
+        Ok(Self { host, address })
+    }
+
+    fn cut(&self, device: &Device, elems: usize) -> Vec<(Rectangle, Area)> {
+        let piece_bytes = device.staging.piece_bytes(elems * ELEM_BYTES);
+        cut((elems, 1), Area::Full, ELEM_BYTES, None, piece_bytes)
+    }
+
+    fn uploads(&self, device: &Device, elems: usize) -> Result<Vec<Upload>, Failure> {
+        let pointer = self.host.as_ptr().cast();
+        // SAFETY: `host` holds at least `elems` initialised elements, and outlives the job (`haul`).
+        let from = unsafe { MatRef::new(pointer, elems, 1, elems, ELEM_BYTES) };
+        let from = from
+            .filter(|_| elems <= self.host.len())
+            .ok_or_else(no_memory)?;
+        let piece = |(rectangle, area): (Rectangle, Area)| Upload {
+            step: 0,
+            from,
+            rectangle,
+            area,
+            to: self.address + (rectangle.row0 * ELEM_BYTES) as u64,
+            ld_bytes: elems * ELEM_BYTES,
+            gap_free: false,
+        };
+        Ok(self.cut(device, elems).into_iter().map(piece).collect())
+    }
+
+    fn downloads(&mut self, device: &Device, elems: usize) -> Result<Vec<Download>, Failure> {
+        let parts = self.cut(device, elems);
+        let pointer = self.host.as_mut_ptr().cast();
+        // SAFETY: as in `uploads`; `haul` borrows the whole lorry mutably while the job lives.
+        let to = unsafe { MatMut::new(pointer, elems, 1, elems, ELEM_BYTES) };
+        let to = to
+            .filter(|_| elems <= self.host.len())
+            .ok_or_else(no_memory)?;
+        let tiles = OutRegion::new(to)
+            .partition(&parts)
+            .map_err(|_| no_memory())?;
+        let piece = |(tile, (r, _)): (_, &(Rectangle, Area))| Download {
+            step: 0,
+            from: self.address + (r.row0 * ELEM_BYTES) as u64,
+            ld_bytes: elems * ELEM_BYTES,
+            gap_free: false,
+            to: Mutex::new(tile),
+        };
+        Ok(tiles.into_iter().zip(&parts).map(piece).collect())
+    }
+}
+
+/// Seconds of moving `elems` elements in, out, or both at once.
+fn haul(
+    device: &Device,
+    inward: Option<&mut Lorry>,
+    outward: Option<&mut Lorry>,
+    elems: usize,
+) -> Result<f64, Failure> {
+    let start = Instant::now();
+    let mut pieces = Pieces::default();
+    let uploads = inward.is_some();
+    if let Some(lorry) = inward {
+        pieces.uploads = lorry.uploads(device, elems)?;
+    }
+    if let Some(lorry) = outward {
+        pieces.downloads = lorry.downloads(device, elems)?;
+    }
+    let job = Job::new(pieces, 1, device.limit(0.0), None);
+    // SAFETY: both lorries are borrowed by this function, and the device memory by its caller, longer
+    // than the guard.
+    let guard = unsafe { device.staging.submit(job) };
+    guard.release(Kind::Upload, usize::MAX);
+    guard.release(Kind::Download, usize::MAX);
+    guard.wait_all()?;
+    drop(guard);
+    if uploads {
+        settle(device)?;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Waits for every transfer that was queued.
+fn settle(device: &Device) -> Result<(), Failure> {
+    for event in device.staging.events() {
+        let waited = device.cuda.wait(event, device.limit(0.0));
+        waited.map_err(|e| device.health.note(&e))?;
+    }
+    Ok(())
+}
+
+/// The best of some runs.
+fn best(runs: usize, mut run: impl FnMut() -> Result<f64, Failure>) -> Result<f64, Failure> {
+    (0..runs).try_fold(f64::INFINITY, |least, _| run().map(|s| s.min(least)))
+}
+
 /// Rates of moving `bytes` bytes (at least 1 MiB) of ordinary memory.
 pub fn transfers(device: &Device, bytes: usize) -> Result<TransferRates, Failure> {
-    const ELEM_BYTES: usize = 8;
     let elems = bytes.max(1 << 20) / ELEM_BYTES;
-    let mut host: Vec<u64> = Vec::new();
-    let none = || Failure::Device("the host has no memory for the measurement".into());
-    host.try_reserve_exact(elems).map_err(|_| none())?;
-    // Not zeros: pages of zeros could still be shared and untouched.
-    host.resize(elems, 0x3fb9_9999_9999_999a);
-
     let _entered = device.enter()?;
     let mut work = device.begin((elems * ELEM_BYTES) as u64, device.limit(0.0))?;
-    let address = work.address();
+    let mut lorry = Lorry::new(elems, work.address())?;
     work.unsettle();
-    let run = |elems: usize, inward: bool, host: &mut [u64]| -> Result<f64, Failure> {
-        let piece_bytes = device.staging.piece_bytes(elems * ELEM_BYTES);
-        let pointer: *mut u8 = host.as_mut_ptr().cast();
-        let start = Instant::now();
-        let pieces: Vec<Piece> = if inward {
-            // SAFETY: `host` holds `elems` initialised elements and outlives the job, which this
-            // closure joins.
-            let view = unsafe { MatRef::new(pointer, elems, 1, elems, ELEM_BYTES) };
-            let view = view.ok_or_else(none)?;
-            cut(elems, 1, ELEM_BYTES, elems * ELEM_BYTES, piece_bytes)
-                .into_iter()
-                .map(|rectangle| Work::Upload {
-                    from: view,
-                    rectangle,
-                    to: address + (rectangle.row0 * ELEM_BYTES) as u64,
-                    ld_bytes: rectangle.rows * ELEM_BYTES,
-                })
-                .map(|work| Piece { stage: 0, work })
-                .collect()
-        } else {
-            // SAFETY: as above; the closure's `&mut` makes it the only view.
-            let view = unsafe { MatMut::new(pointer, elems, 1, elems, ELEM_BYTES) };
-            cut_mut(view.ok_or_else(none)?, elems * ELEM_BYTES, piece_bytes)
-                .into_iter()
-                .map(|(rectangle, to)| Work::Download {
-                    from: address + (rectangle.row0 * ELEM_BYTES) as u64,
-                    ld_bytes: rectangle.rows * ELEM_BYTES,
-                    after: None,
-                    to: Mutex::new(to),
-                })
-                .map(|work| Piece { stage: 0, work })
-                .collect()
-        };
-        // SAFETY: host memory and block outlive the job, which is joined at once.
-        let guard = unsafe {
-            device
-                .staging
-                .submit(Job::new(pieces, 1, device.limit(0.0)))
-        };
-        guard.join()?;
-        if inward {
-            for event in device.staging.events() {
-                device
-                    .cuda
-                    .wait(event, device.limit(0.0))
-                    .map_err(|e| device.health.note(&e))?;
-            }
-        }
-        Ok(start.elapsed().as_secs_f64())
-    };
-    let mut best = |elems: usize, inward: bool, runs: usize| -> Result<f64, Failure> {
-        let mut least = f64::INFINITY;
-        for _ in 0..runs {
-            least = least.min(run(elems, inward, &mut host)?);
-        }
-        Ok(least)
-    };
     // A download needs something that was uploaded, so the way in goes first.
-    let in_s = best(elems, true, TRANSFER_RUNS)?;
-    let out_s = best(elems, false, TRANSFER_RUNS)?;
-    let latency_s = best(1, true, LATENCY_RUNS)?.max(best(1, false, LATENCY_RUNS)?);
+    let in_s = best(TRANSFER_RUNS, || {
+        haul(device, Some(&mut lorry), None, elems)
+    })?;
+    let out_s = best(TRANSFER_RUNS, || {
+        haul(device, None, Some(&mut lorry), elems)
+    })?;
+    let in_latency_s = best(LATENCY_RUNS, || haul(device, Some(&mut lorry), None, 1))?;
+    let out_latency_s = best(LATENCY_RUNS, || haul(device, None, Some(&mut lorry), 1))?;
+    let latency_s = in_latency_s.max(out_latency_s);
     // Every transfer was waited for.
     work.settle();
     let moved = (elems * ELEM_BYTES) as f64;
@@ -103,129 +158,242 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<TransferRates, Failure
     })
 }
 
-/// Seconds of one gemm kernel on operands that are on the device.
-pub fn gemm_kernel(
+/// Rates of moving `bytes` bytes (at least 1 MiB) of ordinary memory in each direction at once.
+pub fn duplex(device: &Device, bytes: usize) -> Result<DuplexRates, Failure> {
+    let elems = bytes.max(1 << 20) / ELEM_BYTES;
+    let each = (elems * ELEM_BYTES) as u64;
+    let _entered = device.enter()?;
+    let mut work = device.begin(2 * each, device.limit(0.0))?;
+    let mut inward = Lorry::new(elems, work.address())?;
+    let mut outward = Lorry::new(elems, work.address() + each)?;
+    work.unsettle();
+    haul(device, Some(&mut outward), None, elems)?;
+    let s = best(TRANSFER_RUNS, || {
+        haul(device, Some(&mut inward), Some(&mut outward), elems)
+    })?;
+    work.settle();
+    Ok(DuplexRates {
+        each_way_bytes_per_s: each as f64 / s,
+    })
+}
+
+/// The kernel of a family without any option, and its buffers.
+fn example(op: Op, (m, n, k): (usize, usize, usize)) -> Option<(Kernel, Vec<Buffer>)> {
+    let place = |buffer| Place {
+        buffer,
+        row0: 0,
+        col0: 0,
+    };
+    let buffers = |sizes: &[(usize, usize)]| {
+        let buffer = |&(rows, cols): &(usize, usize)| Buffer { rows, cols };
+        sizes.iter().map(buffer).collect::<Vec<_>>()
+    };
+    let (alpha, beta) = (Scalar::ONE, Scalar::ZERO);
+    let (side, uplo, trans) = (Side::L, Uplo::L, Trans::N);
+    let (a, b, c) = (place(0), place(1), place(2));
+    let hermitian = matches!(op, Op::Hemm | Op::Herk | Op::Her2k);
+    Some(match op {
+        Op::Gemm | Op::Gemm3m | Op::Gemmt | Op::Gemmtr => (
+            Kernel::Gemm {
+                trans: (trans, trans),
+                size: (m, n, k),
+                alpha,
+                a,
+                b,
+                beta,
+                c,
+            },
+            buffers(&[(m, k), (k, n), (m, n)]),
+        ),
+        Op::Symm | Op::Hemm => (
+            Kernel::Symm {
+                hermitian,
+                side,
+                uplo,
+                size: (m, n),
+                alpha,
+                a,
+                b,
+                beta,
+                c,
+            },
+            buffers(&[(m, m), (m, n), (m, n)]),
+        ),
+        Op::Syrk | Op::Herk => (
+            Kernel::Syrk {
+                hermitian,
+                uplo,
+                trans,
+                size: (n, k),
+                alpha,
+                a,
+                beta,
+                c: place(1),
+            },
+            buffers(&[(n, k), (n, n)]),
+        ),
+        Op::Syr2k | Op::Her2k => (
+            Kernel::Syr2k {
+                hermitian,
+                uplo,
+                trans,
+                size: (n, k),
+                alpha,
+                a,
+                b,
+                beta,
+                c,
+            },
+            buffers(&[(n, k), (n, k), (n, n)]),
+        ),
+        Op::Trmm => (
+            Kernel::Trmm {
+                side,
+                uplo,
+                trans,
+                diag: Diag::U,
+                size: (m, n),
+                alpha,
+                a,
+                b,
+                c,
+            },
+            buffers(&[(m, m), (m, n), (m, n)]),
+        ),
+        Op::Trsm => (
+            Kernel::Trsm {
+                side,
+                uplo,
+                trans,
+                diag: Diag::U,
+                size: (m, n),
+                alpha,
+                a,
+                b,
+            },
+            buffers(&[(m, m), (m, n)]),
+        ),
+        _ => return None,
+    })
+}
+
+/// Seconds of one kernel on operands that are on the device.
+pub fn kernel(
     device: &Device,
+    op: Op,
     precision: Precision,
-    (m, n, k): (usize, usize, usize),
+    size: (usize, usize, usize),
     arithmetic: Arithmetic,
     repeat: u32,
 ) -> Result<f64, Failure> {
+    let none = || Failure::Unsupported("not a level-3 family");
+    let (kernel, buffers) = example(op, size).ok_or_else(none)?;
     let elem_bytes = precision.elem_bytes();
-    let bytes = |rows: usize, cols: usize| {
-        ((rows as u64).saturating_mul(cols as u64)).saturating_mul(elem_bytes as u64)
-    };
-    let aligned = |bytes: u64| bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX);
-    let parts = [
-        device.workspace_bytes(),
-        bytes(m, k),
-        bytes(k, n),
-        bytes(m, n),
-    ]
-    .map(aligned);
-    let total = parts
-        .iter()
-        .fold(0u64, |sum, &part| sum.saturating_add(part));
-    let flops = 8.0 * m as f64 * n as f64 * k as f64;
+    let workspace_bytes = device.workspace_bytes();
+    let mut total = workspace_bytes;
+    let mut offsets = Vec::new();
+    for buffer in &buffers {
+        offsets.push(total);
+        total = total.saturating_add(buffer.bytes(elem_bytes));
+    }
+    let flops = 8.0 * size.0 as f64 * size.1 as f64 * size.2.max(size.0).max(1) as f64;
     let limit = device.limit(flops);
     let _entered = device.enter()?;
     let mut work = device.begin(total, limit)?;
-    let workspace = work.address();
-    let a = workspace + parts[0];
-    let b = a + parts[1];
-    let c = b + parts[2];
+    let first = work.address();
+    let matrices: Vec<OnDevice> = offsets
+        .iter()
+        .zip(&buffers)
+        .map(|(offset, buffer)| OnDevice {
+            address: first + offset,
+            ld_bytes: ld_bytes(buffer.rows * elem_bytes),
+        })
+        .collect();
     work.unsettle();
-    fill(device, a, parts[1] + parts[2])?;
-    let lane = work.lane();
+    fill(device, first + workspace_bytes, total - workspace_bytes)?;
     let (cuda, note) = (&device.cuda, |e| device.health.note(&e));
+    let handle = &work.lane().handle;
     // SAFETY: the workspace is part of the block, which outlives the queued work (`Work::drop`).
-    unsafe { cuda.set_workspace(&lane.handle, workspace, parts[0] as usize) }.map_err(note)?;
-    cuda.set_arithmetic(&lane.handle, arithmetic)
+    unsafe { cuda.set_workspace(handle, first, workspace_bytes as usize) }.map_err(note)?;
+    let pedantic = cuda
+        .set_arithmetic(handle, precision, arithmetic)
         .map_err(note)?;
-    let gemm = DeviceGemm {
+    let kernel = DeviceKernel {
         precision,
-        transa: Trans::N,
-        transb: Trans::N,
-        m,
-        n,
-        k,
-        alpha: Scalar::ONE,
-        beta: Scalar::ZERO,
-        a: (a, m),
-        b: (b, k),
-        c: (c, m),
+        kernel: &kernel,
+        matrices: &matrices,
+        pedantic,
     };
-    let (begin, end) = lane.marks[0];
-    let once = || -> Result<f64, Failure> {
-        cuda.record(begin, lane.stream).map_err(note)?;
-        // SAFETY: the block has room for the three packed operands and outlives the work.
-        unsafe { cuda.gemm(&lane.handle, &gemm, arithmetic) }.map_err(note)?;
-        cuda.record(end, lane.stream).map_err(note)?;
-        cuda.wait(end, limit).map_err(note)?;
-        cuda.elapsed_s(begin, end).map_err(note)
-    };
-    let mut result = once();
-    for run in 0..repeat.max(1) {
-        let Ok(before) = result else { break };
-        let least = if run == 0 { f64::INFINITY } else { before };
-        result = once().map(|s| s.min(least));
-    }
-    // The handle goes back to the pool with its arithmetic pinned, whatever happened.
-    let pinned = cuda.set_arithmetic(&lane.handle, Arithmetic::Pedantic);
-    pinned.map_err(|e| device.health.lose(e.to_string()))?;
-    result
+    once(device, &mut work, &kernel, limit)?;
+    let runs = repeat.max(1) as usize;
+    let least = best(runs, || once(device, &mut work, &kernel, limit))?;
+    work.settle();
+    Ok(least)
 }
 
-/// Fills device memory with numbers of [0.5, 1) in either precision: zeros and NaN draw less power, and
-/// the clock under load is part of what is measured.
+fn once(
+    device: &Device,
+    work: &mut Work<'_>,
+    kernel: &DeviceKernel<'_>,
+    limit: std::time::Duration,
+) -> Result<f64, Failure> {
+    let (cuda, note) = (&device.cuda, |e| device.health.note(&e));
+    let (begin, end) = work.mark(0).map_err(note)?;
+    let lane = work.lane();
+    cuda.record(begin, lane.stream).map_err(note)?;
+    // SAFETY: the block has room for the operands and outlives the work.
+    unsafe { cuda.kernel(&lane.handle, kernel) }.map_err(note)?;
+    cuda.record(end, lane.stream).map_err(note)?;
+    cuda.wait(end, limit).map_err(note)?;
+    cuda.elapsed_s(begin, end).map_err(note)
+}
+
+/// Fills device memory with numbers of [2^-14, 2^-13) in either precision. Zeros and NaN draw less power,
+/// and the clock under load is part of what is measured; numbers this small keep a triangular solve with a
+/// unit diagonal bounded.
 fn fill(device: &Device, address: u64, bytes: u64) -> Result<(), Failure> {
-    const ELEMS: usize = 16 << 10;
+    const ELEMS: usize = 64 << 10;
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let host: Vec<u64> = (0..ELEMS)
         .map(|_| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            // Exponent bits of both halves stay those of numbers in [0.5, 1).
-            (state & 0x000f_ffff_007f_ffff) | 0x3fe0_0000_3f00_0000
+            // Exponent bits of both halves stay those of numbers in [2^-14, 2^-13).
+            (state & 0x000f_ffff_007f_ffff) | 0x3f10_0000_3880_0000
         })
         .collect();
-    // SAFETY: `host` holds ELEMS elements of 8 bytes and outlives the job, which is joined below.
-    let view = unsafe { MatRef::new(host.as_ptr().cast(), ELEMS, 1, ELEMS, 8) };
-    let view = view.ok_or_else(|| Failure::Device("internal error: fill".into()))?;
     let elems = (bytes / 8) as usize;
-    let pieces = (0..elems)
-        .step_by(ELEMS)
-        .map(|start| {
-            let rows = ELEMS.min(elems - start);
-            let rectangle = Rectangle {
+    // SAFETY: `host` holds ELEMS elements of 8 bytes and outlives the job, which ends below.
+    let from = unsafe { MatRef::new(host.as_ptr().cast(), ELEMS, 1, ELEMS, 8) };
+    let from = from.ok_or_else(no_memory)?;
+    let piece_elems = device.staging.piece_bytes(usize::MAX).min(8 * ELEMS) / 8;
+    let uploads = (0..elems)
+        .step_by(piece_elems)
+        .map(|start| Upload {
+            step: 0,
+            from,
+            rectangle: Rectangle {
                 row0: 0,
-                rows,
+                rows: piece_elems.min(elems - start),
                 col0: 0,
                 cols: 1,
-            };
-            let to = address + (start * 8) as u64;
-            let work = Work::Upload {
-                from: view,
-                rectangle,
-                to,
-                ld_bytes: rows * 8,
-            };
-            Piece { stage: 0, work }
+            },
+            area: Area::Full,
+            to: address + (start * 8) as u64,
+            ld_bytes: 8,
+            gap_free: false,
         })
         .collect();
-    // SAFETY: host memory and block outlive the job, which is joined at once.
-    let guard = unsafe {
-        device
-            .staging
-            .submit(Job::new(pieces, 1, device.limit(0.0)))
+    let pieces = Pieces {
+        uploads,
+        ..Pieces::default()
     };
-    guard.join()?;
-    for event in device.staging.events() {
-        device
-            .cuda
-            .wait(event, device.limit(0.0))
-            .map_err(|e| device.health.note(&e))?;
-    }
-    Ok(())
+    let job = Job::new(pieces, 1, device.limit(0.0), None);
+    // SAFETY: host memory and block outlive the guard, which is dropped below.
+    let guard = unsafe { device.staging.submit(job) };
+    guard.release(Kind::Upload, usize::MAX);
+    guard.wait_all()?;
+    drop(guard);
+    settle(device)
 }

@@ -7,13 +7,14 @@
 
 use crate::device::Health;
 use crate::result::{Context, Cuda, DeviceAddress};
+use crate::scratch::ScratchPool;
 use call::Failure;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Granularity of blocks in bytes: the page size of device memory, so that rounding costs nothing.
-const GRAIN_BYTES: u64 = 2 << 20;
+pub const GRAIN_BYTES: u64 = 2 << 20;
 
 /// Bytes that an idle pool keeps (design: "an idle pool shrinks to 64 MiB after a second"): enough for
 /// a call at n = 1024 in double precision with its workspace.
@@ -21,6 +22,9 @@ const IDLE_KEEP_BYTES: u64 = 64 << 20;
 
 /// How long a pool is without a call before it counts as idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// Pause of the housekeeper between two looks at scratch that is not yet due.
+const HOUSE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A cached block serves a request if it is at most this much larger: twice, or 64 MiB for small ones.
 /// A larger one would be lent to a call that does not need it while another must allocate.
@@ -61,8 +65,21 @@ struct State {
     cached_bytes: u64,
     in_use_bytes: u64,
     last_use: Instant,
+    /// Bytes that could be held when the device was last asked, and when that was.
+    known: Option<(u64, Instant)>,
+    /// The size that the device refused last, and when.
+    refused: Option<(u64, Instant)>,
+    /// The housekeeper waits without a date.
+    house_waits: bool,
     stop: bool,
 }
+
+/// The device is asked for its free memory at most so often (the question takes tens of microseconds); a
+/// figure that turns out too large costs one failed allocation.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// A call as large as one that the device has just refused is not tried for so long.
+const BACK_OFF: Duration = Duration::from_secs(1);
 
 impl Pool {
     /// An empty pool.
@@ -72,6 +89,9 @@ impl Pool {
             cached_bytes: 0,
             in_use_bytes: 0,
             last_use: Instant::now(),
+            known: None,
+            refused: None,
+            house_waits: false,
             stop: false,
         };
         Self {
@@ -93,6 +113,51 @@ impl Pool {
         )
     }
 
+    /// Bytes that one more call may take: min(limit, free - reserve), cached blocks counted as free. The
+    /// context is current.
+    ///
+    /// # Errors
+    /// When the device does not answer.
+    pub fn available_bytes(&self, cuda: &Cuda, health: &Health) -> Result<u64, Failure> {
+        let fresh = |known: &Option<(u64, Instant)>| {
+            known.filter(|(_, when)| when.elapsed() < ASK_AGAIN_AFTER)
+        };
+        {
+            let state = self.state.lock();
+            if let Some((bytes, _)) = fresh(&state.known) {
+                return Ok(bytes.saturating_sub(state.in_use_bytes));
+            }
+        }
+        let (free, _) = cuda.memory_bytes().map_err(|e| health.note(&e))?;
+        let mut state = self.state.lock();
+        let held = state.cached_bytes + state.in_use_bytes;
+        let bytes = (free + held).saturating_sub(self.budget.reserve_bytes);
+        let bytes = bytes.min(self.budget.limit_bytes);
+        state.known = Some((bytes, Instant::now()));
+        Ok(bytes.saturating_sub(state.in_use_bytes))
+    }
+
+    /// Refuses what the device has just refused to another call.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn check_back_off(&self, bytes: u64) -> Result<(), Failure> {
+        match self.state.lock().refused {
+            Some((refused, when)) if bytes >= refused && when.elapsed() < BACK_OFF => {
+                Err(Failure::OutOfMemory {
+                    needed_bytes: bytes,
+                    budget_bytes: refused,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers that the device had no `bytes` bytes.
+    pub fn back_off(&self, bytes: u64) {
+        self.state.lock().refused = Some((bytes, Instant::now()));
+    }
+
     /// A block of at least `bytes` bytes. The context is current.
     ///
     /// # Errors
@@ -111,6 +176,7 @@ impl Pool {
             let available = under_limit
                 .min((free + state.cached_bytes).saturating_sub(self.budget.reserve_bytes));
             if wanted > available {
+                state.known = None;
                 return Err(Failure::OutOfMemory {
                     needed_bytes: wanted,
                     budget_bytes: available,
@@ -164,10 +230,13 @@ impl Pool {
         }
         match got {
             Ok(address) => Ok(Block { address, bytes }),
-            Err(e) if e.is_out_of_memory() => Err(Failure::OutOfMemory {
-                needed_bytes: bytes,
-                budget_bytes: usable_free,
-            }),
+            Err(e) if e.is_out_of_memory() => {
+                self.state.lock().known = None;
+                Err(Failure::OutOfMemory {
+                    needed_bytes: bytes,
+                    budget_bytes: usable_free.min(bytes - 1),
+                })
+            }
             Err(e) => Err(health.note(&e)),
         }
     }
@@ -179,7 +248,15 @@ impl Pool {
         state.cached_bytes += block.bytes;
         state.cached.push(block);
         state.last_use = Instant::now();
-        if state.in_use_bytes == 0 && state.cached_bytes > IDLE_KEEP_BYTES {
+        if state.in_use_bytes == 0 && state.house_waits && state.cached_bytes > IDLE_KEEP_BYTES {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Host scratch was put back: the housekeeper has something to look at.
+    pub fn nudge(&self) {
+        let state = self.state.lock();
+        if state.house_waits {
             self.changed.notify_all();
         }
     }
@@ -214,8 +291,8 @@ impl Pool {
         result
     }
 
-    /// The housekeeper's life: sleeps until the pool is idle and large, then shrinks it.
-    pub fn keep_house(&self, cuda: &Cuda, context: Context, health: &Health) {
+    /// The housekeeper's life: sleeps until the pools are idle and large, then shrinks them.
+    pub fn keep_house(&self, cuda: &Cuda, context: Context, health: &Health, host: &ScratchPool) {
         loop {
             {
                 let mut state = self.state.lock();
@@ -223,10 +300,12 @@ impl Pool {
                     if state.stop {
                         return;
                     }
-                    let large = state.in_use_bytes == 0 && state.cached_bytes > IDLE_KEEP_BYTES;
+                    let large = state.cached_bytes > IDLE_KEEP_BYTES || host.holds();
                     let due = state.last_use + IDLE_AFTER;
-                    if !large {
+                    if state.in_use_bytes > 0 || !large {
+                        state.house_waits = true;
                         self.changed.wait(&mut state);
+                        state.house_waits = false;
                     } else if Instant::now() >= due {
                         break;
                     } else {
@@ -234,6 +313,7 @@ impl Pool {
                     }
                 }
             }
+            host.trim();
             if health.check().is_err() {
                 return;
             }
@@ -242,6 +322,10 @@ impl Pool {
                 .enter(context)
                 .map_err(|e| health.note(&e))
                 .and_then(|_entered| self.trim(cuda, health, IDLE_KEEP_BYTES));
+            if host.holds() {
+                // Put back a moment before its block: due a moment later.
+                std::thread::sleep(HOUSE_PAUSE);
+            }
         }
     }
 

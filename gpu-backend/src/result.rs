@@ -4,8 +4,7 @@
 //! a function that takes one is safe as long as nothing is destroyed early, and destroying is `unsafe`.
 
 use crate::error::{CudaError, Origin};
-use crate::sys::{self, Blas, Code, Driver};
-use call::{Precision, Scalar, Trans};
+use crate::sys::{self, Blas, Code, Driver, Level3};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ macro_rules! handle {
     ($(#[$doc:meta])* $name:ident($raw:ty)) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name($raw);
+        pub struct $name(pub(crate) $raw);
         // SAFETY: the driver API documents its handles as usable from every thread of the process.
         unsafe impl Send for $name {}
         // SAFETY: as for Send; the driver locks what it must.
@@ -37,52 +36,18 @@ handle!(
 
 /// A cuBLAS handle: one thread at a time.
 #[derive(Debug)]
-pub struct BlasHandle(sys::cublasHandle_t);
+pub struct BlasHandle(pub(crate) sys::cublasHandle_t);
 // SAFETY: cuBLAS allows a handle to be used by several threads one after the other.
 unsafe impl Send for BlasHandle {}
 
 /// Address in device memory; arithmetic on it is plain, the host never follows it.
 pub type DeviceAddress = u64;
 
-/// One gemm on operands in device memory.
-pub struct DeviceGemm {
-    /// Element type.
-    pub precision: Precision,
-    /// op of A.
-    pub transa: Trans,
-    /// op of B.
-    pub transb: Trans,
-    /// Rows of C.
-    pub m: usize,
-    /// Columns of C.
-    pub n: usize,
-    /// Inner dimension.
-    pub k: usize,
-    /// Factor of the product.
-    pub alpha: Scalar,
-    /// Factor of C.
-    pub beta: Scalar,
-    /// A and its leading dimension in elements.
-    pub a: (DeviceAddress, usize),
-    /// B and its leading dimension in elements.
-    pub b: (DeviceAddress, usize),
-    /// C and its leading dimension in elements.
-    pub c: (DeviceAddress, usize),
-}
-
-/// What cuBLAS may do inside a gemm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// The precision of the type at every step, whatever the environment asks of cuBLAS.
-    Pedantic,
-    /// What the environment and cuBLAS's defaults make of it; for comparison only.
-    Default,
-}
-
 /// Both libraries.
 pub struct Cuda {
     driver: Driver,
-    blas: Blas,
+    pub(crate) blas: Blas,
+    pub(crate) level3: Level3,
 }
 
 /// The driver's name of a code.
@@ -107,9 +72,13 @@ const SPIN: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_micros(50);
 
 impl Cuda {
-    /// The two function tables.
-    pub fn new(driver: Driver, blas: Blas) -> Self {
-        Self { driver, blas }
+    /// The function tables.
+    pub fn new(driver: Driver, blas: Blas, level3: Level3) -> Self {
+        Self {
+            driver,
+            blas,
+            level3,
+        }
     }
 
     fn driver(&self, function: &'static str, code: Code) -> Result<(), CudaError> {
@@ -125,7 +94,7 @@ impl Cuda {
         })
     }
 
-    fn blas(&self, function: &'static str, code: Code) -> Result<(), CudaError> {
+    pub(crate) fn blas(&self, function: &'static str, code: Code) -> Result<(), CudaError> {
         if code == sys::SUCCESS {
             return Ok(());
         }
@@ -433,153 +402,68 @@ impl Cuda {
         self.driver("cuMemcpyDtoHAsync_v2", code)
     }
 
-    /// A cuBLAS handle on `stream`: scalars in host memory, arithmetic pinned, no atomics (so that the
-    /// same call gives the same bits).
-    pub fn blas_handle(&self, stream: Stream) -> Result<BlasHandle, CudaError> {
-        let mut raw: sys::cublasHandle_t = ptr::null_mut();
-        // SAFETY: writes one handle, for the current context.
-        self.blas("cublasCreate_v2", unsafe {
-            (self.blas.cublasCreate_v2)(&raw mut raw)
-        })?;
-        let handle = BlasHandle(raw);
-        let set = || -> Result<(), CudaError> {
-            let host = sys::cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST;
-            // SAFETY: both handles are live.
-            let code = unsafe { (self.blas.cublasSetStream_v2)(raw, stream.0) };
-            self.blas("cublasSetStream_v2", code)?;
-            // SAFETY: the handle is live and the mode is one of the enumeration.
-            let code = unsafe { (self.blas.cublasSetPointerMode_v2)(raw, host) };
-            self.blas("cublasSetPointerMode_v2", code)?;
-            let none = sys::cublasAtomicsMode_t::CUBLAS_ATOMICS_NOT_ALLOWED;
-            // SAFETY: as above.
-            let code = unsafe { (self.blas.cublasSetAtomicsMode)(raw, none) };
-            self.blas("cublasSetAtomicsMode", code)?;
-            self.set_arithmetic(&handle, Arithmetic::Pedantic)
-        };
-        match set() {
-            Ok(()) => Ok(handle),
-            Err(e) => {
-                // SAFETY: nobody else has seen the handle. Its own error, if any, adds nothing to `e`.
-                let _ = unsafe { self.destroy_blas_handle(handle) };
-                Err(e)
-            }
-        }
-    }
-
-    /// Sets the handle's math mode.
-    pub fn set_arithmetic(
-        &self,
-        handle: &BlasHandle,
-        arithmetic: Arithmetic,
-    ) -> Result<(), CudaError> {
-        let mode = match arithmetic {
-            Arithmetic::Pedantic => sys::cublasMath_t::CUBLAS_PEDANTIC_MATH,
-            Arithmetic::Default => sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
-        };
-        // SAFETY: the handle is live and the mode is one of the enumeration.
-        let code = unsafe { (self.blas.cublasSetMathMode)(handle.0, mode) };
-        self.blas("cublasSetMathMode", code)
-    }
-
-    /// Destroys a cuBLAS handle.
+    /// Queues a copy of `rows` runs of `row_bytes` bytes to the device.
     ///
     /// # Safety
-    /// Its queued work has run.
-    pub unsafe fn destroy_blas_handle(&self, handle: BlasHandle) -> Result<(), CudaError> {
-        // SAFETY: the caller's promise; the handle is consumed.
-        let code = unsafe { (self.blas.cublasDestroy_v2)(handle.0) };
-        self.blas("cublasDestroy_v2", code)
+    /// As for [`Cuda::copy_in`], for runs `from_pitch` and `to_pitch` bytes apart.
+    pub unsafe fn copy_in_2d(
+        &self,
+        to: (DeviceAddress, usize),
+        from: (*const u8, usize),
+        (row_bytes, rows): (usize, usize),
+        stream: Stream,
+    ) -> Result<(), CudaError> {
+        let mut copy = blank_2d((row_bytes, rows));
+        copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        (copy.srcHost, copy.srcPitch) = (from.0.cast(), from.1);
+        copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        (copy.dstDevice, copy.dstPitch) = to;
+        // SAFETY: the caller's promise; the description is read during the call.
+        let code = unsafe { (self.driver.cuMemcpy2DAsync_v2)(&raw const copy, stream.0) };
+        self.driver("cuMemcpy2DAsync_v2", code)
     }
 
-    /// cuBLAS's version number.
-    pub fn blas_version(&self, handle: &BlasHandle) -> Result<u32, CudaError> {
-        let mut version: c_int = 0;
-        // SAFETY: the handle is live; writes one int.
-        let code = unsafe { (self.blas.cublasGetVersion_v2)(handle.0, &raw mut version) };
-        self.blas("cublasGetVersion_v2", code)?;
-        Ok(version.max(0).unsigned_abs())
-    }
-
-    /// Gives the handle scratch memory, so that cuBLAS allocates none of its own.
+    /// Queues a copy of `rows` runs of `row_bytes` bytes from the device.
     ///
     /// # Safety
-    /// The memory stays allocated until the work queued with the handle has run.
-    pub unsafe fn set_workspace(
+    /// As for [`Cuda::copy_out`], for runs `from_pitch` and `to_pitch` bytes apart.
+    pub unsafe fn copy_out_2d(
         &self,
-        handle: &BlasHandle,
-        address: DeviceAddress,
-        bytes: usize,
+        to: (*mut u8, usize),
+        from: (DeviceAddress, usize),
+        (row_bytes, rows): (usize, usize),
+        stream: Stream,
     ) -> Result<(), CudaError> {
-        let pointer = ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the caller's promise.
-        let code = unsafe { (self.blas.cublasSetWorkspace_v2)(handle.0, pointer, bytes) };
-        self.blas("cublasSetWorkspace_v2", code)
+        let mut copy = blank_2d((row_bytes, rows));
+        copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        (copy.srcDevice, copy.srcPitch) = from;
+        copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        (copy.dstHost, copy.dstPitch) = (to.0.cast(), to.1);
+        // SAFETY: the caller's promise; the description is read during the call.
+        let code = unsafe { (self.driver.cuMemcpy2DAsync_v2)(&raw const copy, stream.0) };
+        self.driver("cuMemcpy2DAsync_v2", code)
     }
+}
 
-    /// Queues a gemm on the handle's stream.
-    ///
-    /// # Safety
-    /// The operands' addresses and leading dimensions describe device memory that stays allocated, and
-    /// is not written by other work, until the stream has passed this point.
-    pub unsafe fn gemm(
-        &self,
-        handle: &BlasHandle,
-        gemm: &DeviceGemm,
-        arithmetic: Arithmetic,
-    ) -> Result<(), CudaError> {
-        use sys::cublasComputeType_t as Compute;
-        use sys::cudaDataType_t as Type;
-        let (data, compute) = match (gemm.precision, arithmetic) {
-            (Precision::S, Arithmetic::Pedantic) => {
-                (Type::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F_PEDANTIC)
-            }
-            (Precision::C, Arithmetic::Pedantic) => {
-                (Type::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F_PEDANTIC)
-            }
-            (Precision::D, Arithmetic::Pedantic) => {
-                (Type::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F_PEDANTIC)
-            }
-            (Precision::Z, Arithmetic::Pedantic) => {
-                (Type::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F_PEDANTIC)
-            }
-            (Precision::S, Arithmetic::Default) => (Type::CUDA_R_32F, Compute::CUBLAS_COMPUTE_32F),
-            (Precision::C, Arithmetic::Default) => (Type::CUDA_C_32F, Compute::CUBLAS_COMPUTE_32F),
-            (Precision::D, Arithmetic::Default) => (Type::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
-            (Precision::Z, Arithmetic::Default) => (Type::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F),
-        };
-        let (alpha, beta) = (
-            Host::new(gemm.precision, gemm.alpha),
-            Host::new(gemm.precision, gemm.beta),
-        );
-        let pointer = |address: DeviceAddress| -> *mut c_void {
-            ptr::with_exposed_provenance_mut(address as usize)
-        };
-        // SAFETY: the operands are the caller's promise; alpha and beta are host scalars of the compute
-        // type, read during the call (host pointer mode, set for every handle).
-        let code = unsafe {
-            (self.blas.cublasGemmEx_64)(
-                handle.0,
-                operation(gemm.transa),
-                operation(gemm.transb),
-                gemm.m as i64,
-                gemm.n as i64,
-                gemm.k as i64,
-                alpha.pointer(),
-                pointer(gemm.a.0),
-                data,
-                gemm.a.1 as i64,
-                pointer(gemm.b.0),
-                data,
-                gemm.b.1 as i64,
-                beta.pointer(),
-                pointer(gemm.c.0),
-                data,
-                gemm.c.1 as i64,
-                compute,
-                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,
-            )
-        };
-        self.blas("cublasGemmEx_64", code)
+/// A copy of nothing in particular from nowhere to nowhere.
+fn blank_2d((row_bytes, rows): (usize, usize)) -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: ptr::null(),
+        srcDevice: 0,
+        srcArray: ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: row_bytes,
+        Height: rows,
     }
 }
 
@@ -596,40 +480,5 @@ impl Drop for Entered<'_> {
         // SAFETY: pops what `enter` pushed on this thread (the guard is not Send). An error leaves
         // nothing to be done.
         let _ = unsafe { (self.cuda.driver.cuCtxPopCurrent_v2)(&raw mut context) };
-    }
-}
-
-/// A scalar in the bits that cuBLAS reads, aligned as it wants: cuBLAS 13.1 loads a complex double
-/// scalar with an aligned 16-byte instruction and crashes the process on any other address.
-#[repr(C, align(16))]
-struct Host([u8; 16]);
-
-impl Host {
-    fn new(precision: Precision, scalar: Scalar) -> Self {
-        let mut bytes = [0; 16];
-        match precision {
-            // Narrowing gives the caller's own bits back: the value was widened from f32.
-            Precision::S | Precision::C => {
-                bytes[..4].copy_from_slice(&(scalar.re as f32).to_ne_bytes());
-                bytes[4..8].copy_from_slice(&(scalar.im as f32).to_ne_bytes());
-            }
-            Precision::D | Precision::Z => {
-                bytes[..8].copy_from_slice(&scalar.re.to_ne_bytes());
-                bytes[8..].copy_from_slice(&scalar.im.to_ne_bytes());
-            }
-        }
-        Self(bytes)
-    }
-
-    fn pointer(&self) -> *const c_void {
-        self.0.as_ptr().cast()
-    }
-}
-
-fn operation(trans: Trans) -> sys::cublasOperation_t {
-    match trans {
-        Trans::N => sys::cublasOperation_t::CUBLAS_OP_N,
-        Trans::T => sys::cublasOperation_t::CUBLAS_OP_T,
-        Trans::C => sys::cublasOperation_t::CUBLAS_OP_C,
     }
 }

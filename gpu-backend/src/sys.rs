@@ -8,10 +8,13 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 pub use cudarc::cublas::sys::{
-    cublasAtomicsMode_t, cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasMath_t,
-    cublasOperation_t, cublasPointerMode_t, cudaDataType_t,
+    cublasAtomicsMode_t, cublasComputeType_t, cublasDiagType_t, cublasFillMode_t, cublasGemmAlgo_t,
+    cublasHandle_t, cublasMath_t, cublasOperation_t, cublasPointerMode_t, cublasSideMode_t,
+    cudaDataType_t,
 };
-pub use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUuuid};
+pub use cudarc::driver::sys::{
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemorytype, CUstream, CUuuid,
+};
 use libloading::os::unix::Library;
 
 /// Return code of both libraries.
@@ -94,6 +97,7 @@ surface! {
         cuMemFreeHost(*mut c_void);
         cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
         cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
+        cuMemcpy2DAsync_v2(*const CUDA_MEMCPY2D, CUstream);
         cuStreamCreate(*mut CUstream, c_uint);
         cuStreamDestroy_v2(CUstream);
         cuStreamWaitEvent(CUstream, CUevent, c_uint);
@@ -125,6 +129,132 @@ surface! {
             *const c_void, *mut c_void, cudaDataType_t, i64, cublasComputeType_t, cublasGemmAlgo_t,
         );
     }
+}
+
+/// `cublas?symm`, `cublas?hemm`: side, uplo, m, n, alpha, A, lda, B, ldb, beta, C, ldc.
+pub type Symm = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasSideMode_t,
+    cublasFillMode_t,
+    i64,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *const c_void,
+    i64,
+    *const c_void,
+    *mut c_void,
+    i64,
+) -> Code;
+
+/// `cublas?syrk`, `cublas?herk` (real scalars): uplo, trans, n, k, alpha, A, lda, beta, C, ldc.
+pub type Syrk = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasFillMode_t,
+    cublasOperation_t,
+    i64,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *const c_void,
+    *mut c_void,
+    i64,
+) -> Code;
+
+/// `cublas?syr2k`, `cublas?her2k` (real beta): uplo, trans, n, k, alpha, A, lda, B, ldb, beta, C, ldc.
+pub type Syr2k = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasFillMode_t,
+    cublasOperation_t,
+    i64,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *const c_void,
+    i64,
+    *const c_void,
+    *mut c_void,
+    i64,
+) -> Code;
+
+/// `cublas?trmm`: side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb, C, ldc.
+pub type Trmm = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasSideMode_t,
+    cublasFillMode_t,
+    cublasOperation_t,
+    cublasDiagType_t,
+    i64,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *const c_void,
+    i64,
+    *mut c_void,
+    i64,
+) -> Code;
+
+/// `cublas?trsm`: side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb.
+pub type Trsm = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasSideMode_t,
+    cublasFillMode_t,
+    cublasOperation_t,
+    cublasDiagType_t,
+    i64,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *mut c_void,
+    i64,
+) -> Code;
+
+macro_rules! families {
+    ($($field:ident: [$type:ident; $count:literal] = $($name:literal)*;)*) => {
+        /// Level-3 BLAS beside gemm, with 64-bit dimensions; each family by precision, in the order
+        /// S, D, C, Z (C, Z where only complex ones exist).
+        ///
+        /// # Source
+        /// cuBLAS library documentation, 12.0 to 13.1: the `_64` interfaces.
+        pub struct Level3 {
+            $(#[doc = concat!("cublas?", stringify!($field))] pub $field: [(&'static str, $type); $count],)*
+        }
+
+        impl Level3 {
+            /// Looks every symbol up.
+            ///
+            /// # Errors
+            /// The first name that the library lacks.
+            ///
+            /// # Safety
+            /// `library` is cuBLAS, and is never unloaded.
+            pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
+                Ok(Self { $($field: [$({
+                    // SAFETY: the caller names the right library, so the symbol has the type that its
+                    // vendor's header declares, which is what this table repeats.
+                    let symbol = unsafe { library.get::<$type>(concat!($name, "\0").as_bytes()) };
+                    ($name, *symbol.map_err(|_| $name)?)
+                }),*],)* })
+            }
+        }
+    };
+}
+
+families! {
+    symm: [Symm; 4] = "cublasSsymm_v2_64" "cublasDsymm_v2_64" "cublasCsymm_v2_64" "cublasZsymm_v2_64";
+    hemm: [Symm; 2] = "cublasChemm_v2_64" "cublasZhemm_v2_64";
+    syrk: [Syrk; 4] = "cublasSsyrk_v2_64" "cublasDsyrk_v2_64" "cublasCsyrk_v2_64" "cublasZsyrk_v2_64";
+    herk: [Syrk; 2] = "cublasCherk_v2_64" "cublasZherk_v2_64";
+    syr2k: [Syr2k; 4] =
+        "cublasSsyr2k_v2_64" "cublasDsyr2k_v2_64" "cublasCsyr2k_v2_64" "cublasZsyr2k_v2_64";
+    her2k: [Syr2k; 2] = "cublasCher2k_v2_64" "cublasZher2k_v2_64";
+    trmm: [Trmm; 4] = "cublasStrmm_v2_64" "cublasDtrmm_v2_64" "cublasCtrmm_v2_64" "cublasZtrmm_v2_64";
+    trsm: [Trsm; 4] = "cublasStrsm_v2_64" "cublasDtrsm_v2_64" "cublasCtrsm_v2_64" "cublasZtrsm_v2_64";
 }
 
 /// Names of cuBLAS's status codes, for messages (the library's own function for this is newer than 12.0

@@ -1,0 +1,176 @@
+//! Copying between ordinary memory and pinned chunks: past the cache where that saves traffic, and with
+//! a look for NaN and infinity where a routine asks for it.
+//!
+//! Unsafe lives here because the stores that go past the cache are intrinsics on raw pointers.
+
+use core::mem::MaybeUninit;
+
+/// Runs of at least this many bytes are written past the cache. Shorter ones would leave half-filled lines
+/// at both ends of too many runs. Chosen: 64 lines.
+const STREAM_MIN_BYTES: usize = 4096;
+
+/// A run is copied and scanned in blocks of this many bytes, so that the scan reads the first-level cache
+/// (32 KiB or more on every x86-64 server).
+const SCAN_BLOCK_BYTES: usize = 16 << 10;
+
+/// Copies `from` over `to`, which is as long; `streaming` allows stores past the cache.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy(to: &mut [MaybeUninit<u8>], from: &[u8], streaming: bool) {
+    assert_eq!(to.len(), from.len());
+    if streaming && from.len() >= STREAM_MIN_BYTES {
+        stream(to, from);
+    } else {
+        to.write_copy_of_slice(from);
+    }
+}
+
+/// Makes what was streamed visible in order: called once after the last run of a piece.
+pub fn fence() {
+    // SAFETY: SSE is part of x86-64.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stream(to: &mut [MaybeUninit<u8>], from: &[u8]) {
+    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+    let head = to.as_ptr().align_offset(64).min(to.len());
+    let (first, to) = to.split_at_mut(head);
+    let (first_from, from) = from.split_at(head);
+    first.write_copy_of_slice(first_from);
+    let lines = to.len() / 64;
+    let (body, rest) = to.split_at_mut(lines * 64);
+    let (body_from, rest_from) = from.split_at(lines * 64);
+    for (to, from) in body.chunks_exact_mut(64).zip(body_from.chunks_exact(64)) {
+        let to: *mut __m128i = to.as_mut_ptr().cast();
+        let from: *const __m128i = from.as_ptr().cast();
+        // SAFETY: both chunks have 64 bytes; `to` is aligned to 64 (the head was split off).
+        unsafe {
+            let line = [
+                _mm_loadu_si128(from),
+                _mm_loadu_si128(from.add(1)),
+                _mm_loadu_si128(from.add(2)),
+                _mm_loadu_si128(from.add(3)),
+            ];
+            for (i, part) in line.into_iter().enumerate() {
+                _mm_stream_si128(to.add(i), part);
+            }
+        }
+    }
+    rest.write_copy_of_slice(rest_from);
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stream(to: &mut [MaybeUninit<u8>], from: &[u8]) {
+    to.write_copy_of_slice(from);
+}
+
+/// As [`copy`], and true if every number is finite. `part_bytes` is 4 or 8: the size of a real number.
+pub fn copy_finite(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
+    assert_eq!(to.len(), from.len());
+    let mut finite = true;
+    for (to, from) in to
+        .chunks_mut(SCAN_BLOCK_BYTES)
+        .zip(from.chunks(SCAN_BLOCK_BYTES))
+    {
+        to.write_copy_of_slice(from);
+        finite &= is_finite(from, part_bytes);
+    }
+    finite
+}
+
+/// True if no number has all exponent bits set. Adding the exponent's last bit carries into the sign's
+/// place exactly then; without branches, so that the loop becomes vector instructions.
+fn is_finite(bytes: &[u8], part_bytes: usize) -> bool {
+    if part_bytes == 4 {
+        let seen = bytes.chunks_exact(4).fold(0u32, |seen, x| {
+            let x = u32::from_ne_bytes([x[0], x[1], x[2], x[3]]);
+            seen | (x & 0x7f80_0000).wrapping_add(0x0080_0000)
+        });
+        seen >> 31 == 0
+    } else {
+        let seen = bytes.chunks_exact(8).fold(0u64, |seen, x| {
+            let x = u64::from_ne_bytes([x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]]);
+            seen | (x & 0x7ff0_0000_0000_0000).wrapping_add(0x0010_0000_0000_0000)
+        });
+        seen >> 63 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_alignment_is_copied_and_nothing_else() {
+        let source: Vec<u8> = (0..9000u32).map(|i| (i % 251) as u8 + 1).collect();
+        for length in [0, 1, 63, 4095, 4096, 4097, 4200, 8191] {
+            for shift in [0, 1, 7, 16, 63] {
+                for streaming in [false, true] {
+                    let mut target = vec![MaybeUninit::new(0u8); 9000];
+                    copy(
+                        &mut target[shift..shift + length],
+                        &source[3..3 + length],
+                        streaming,
+                    );
+                    fence();
+                    // SAFETY: made of initialised bytes.
+                    let got: Vec<u8> = target.iter().map(|b| unsafe { b.assume_init() }).collect();
+                    assert_eq!(got[shift..shift + length], source[3..3 + length]);
+                    let around = got[..shift].iter().chain(&got[shift + length..]);
+                    assert!(around.copied().all(|byte| byte == 0));
+                }
+            }
+        }
+    }
+
+    fn scan64(values: &[f64]) -> bool {
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        let mut target = vec![MaybeUninit::uninit(); bytes.len()];
+        copy_finite(&mut target, &bytes, 8)
+    }
+
+    fn scan32(values: &[f32]) -> bool {
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        let mut target = vec![MaybeUninit::uninit(); bytes.len()];
+        copy_finite(&mut target, &bytes, 4)
+    }
+
+    #[test]
+    fn nan_and_infinity_are_found_wherever_they_are_and_large_numbers_are_not() {
+        let calm = [
+            f64::MAX,
+            -f64::MAX,
+            f64::MIN_POSITIVE,
+            5e-324,
+            0.0,
+            -0.0,
+            1.0,
+        ];
+        let mut many: Vec<f64> = calm.iter().copied().cycle().take(5000).collect();
+        assert!(scan64(&many));
+        let calm = [
+            f32::MAX,
+            -f32::MAX,
+            f32::MIN_POSITIVE,
+            1e-45,
+            0.0,
+            -0.0,
+            1.0,
+        ];
+        let mut single: Vec<f32> = calm.iter().copied().cycle().take(5000).collect();
+        assert!(scan32(&single));
+        for at in [0, 1, 2047, 2048, 4999] {
+            for bad in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                let kept = (many[at], single[at]);
+                (many[at], single[at]) = (bad, bad as f32);
+                assert!(!scan64(&many) && !scan32(&single), "{bad} at {at}");
+                (many[at], single[at]) = kept;
+            }
+        }
+    }
+}

@@ -1,0 +1,690 @@
+//! Runs a program: uploads, kernels and downloads of one call, each as soon as it may.
+//!
+//! The calling thread gates everything: it releases uploads, launches kernels, sees them end and releases
+//! downloads; the staging threads move the data. The commit rule is kept here: a result whose old value is
+//! not read arrives directly, as its tiles are finished, since the CPU can do the whole call again; one
+//! whose old value is read goes to host scratch, and into the caller's memory only after everything has
+//! succeeded. Nothing here knows a family, but for what makes a call unfit.
+
+use crate::device::{Device, STEPS_IN_FLIGHT, Work};
+use crate::host;
+use crate::kernel::{Arithmetic, DeviceKernel, OnDevice};
+use crate::memory::GRAIN_BYTES;
+use crate::overlap::overlaps;
+use crate::pieces::cut;
+use crate::plan;
+use crate::plan::program::{Area, Place, Program, Rectangle, Tuning, ld_bytes, view};
+use crate::scratch::Scratch;
+use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Pieces, Upload};
+use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Results of fewer bytes are not looked at for fresh pages: two huge pages would hold them.
+const POPULATE_MIN_BYTES: usize = 4 << 20;
+
+/// The calling thread looks at kernels in flight about so often: a look costs about a microsecond and the
+/// driver's lock.
+const POLL_PAUSE: Duration = Duration::from_micros(5);
+
+/// Runs a call.
+///
+/// # Errors
+/// Any [`Failure`], by the contract of `Backend::run`.
+pub fn run(device: &Device, call: &mut Level3Call<'_>) -> Result<Timing, Failure> {
+    device.health.check()?;
+    check(call)?;
+    let start = Instant::now();
+    let limit = device.limit(flops(call));
+    let entered = device.enter()?;
+    let (program, mut work) = prepare(device, call, limit)?;
+    let mut scratch = match call.reads_result() {
+        true => Some(device.scratch.take(call.c.packed_bytes())?),
+        false => None,
+    };
+    let done = stream(
+        device,
+        call,
+        &program,
+        &mut work,
+        scratch.as_mut(),
+        (start, limit),
+    );
+    let lost = device.health.check().is_err();
+    drop(work);
+    if let Some(scratch) = scratch.filter(|_| !lost) {
+        device.scratch.put(scratch);
+        device.pool.nudge();
+    }
+    drop(entered);
+    let timing = done?;
+    device
+        .counts
+        .of(call.op)
+        .calls
+        .fetch_add(1, Ordering::Relaxed);
+    Ok(timing)
+}
+
+/// Refuses what the CPU library must do.
+fn check(call: &Level3Call<'_>) -> Result<(), Failure> {
+    if call.m == 0 || call.n == 0 {
+        return Err(Failure::Unsupported("an empty result"));
+    }
+    if call.k == 0 || call.alpha.is_zero() {
+        return Err(Failure::Unsupported("a call that only scales its result"));
+    }
+    let c = call.c.as_ref();
+    if overlaps(&call.a, &c) || call.b.is_some_and(|b| overlaps(&b, &c)) {
+        return Err(Failure::Overlap);
+    }
+    if call.op == Op::Trsm && call.diag == Diag::N && has_zero_diagonal(&call.a, call.precision) {
+        return Err(Failure::Unsupported("a zero on the diagonal"));
+    }
+    Ok(())
+}
+
+/// True if a diagonal element is 0 or -0.
+fn has_zero_diagonal(a: &MatRef<'_>, precision: Precision) -> bool {
+    let order = a.rows().min(a.cols());
+    let part_bytes = part_bytes(precision);
+    (0..order).any(|i| {
+        let element = a.column_piece(i, i, 1);
+        // Without the sign bit of each part, which is the highest bit of its last byte.
+        element.chunks_exact(part_bytes).all(|part| {
+            let (last, rest) = part.split_last().expect("4 or 8 bytes");
+            last & 0x7f == 0 && rest.iter().all(|&byte| byte == 0)
+        })
+    })
+}
+
+/// Bytes of a real number.
+fn part_bytes(precision: Precision) -> usize {
+    match precision {
+        Precision::S | Precision::C => 4,
+        Precision::D | Precision::Z => 8,
+    }
+}
+
+/// An upper bound of the call's floating-point operations, for the limits of waits.
+fn flops(call: &Level3Call<'_>) -> f64 {
+    let per = if call.precision.is_complex() {
+        8.0
+    } else {
+        2.0
+    };
+    let twice = matches!(call.op, Op::Syr2k | Op::Her2k);
+    let per = if twice { 2.0 * per } else { per };
+    per * call.m as f64 * call.n as f64 * call.k as f64
+}
+
+/// The program, and the memory for it. When the device is short: smaller tiles once, then the CPU.
+fn prepare<'d>(
+    device: &'d Device,
+    call: &Level3Call<'_>,
+    limit: Duration,
+) -> Result<(Program, Work<'d>), Failure> {
+    let elem_bytes = call.precision.elem_bytes();
+    let workspace_bytes = device.workspace_bytes();
+    let available = device.pool.available_bytes(&device.cuda, &device.health)?;
+    let mut tuning = Tuning {
+        sm_count: device.info.sm_count as usize,
+        budget_bytes: available.saturating_sub(workspace_bytes + GRAIN_BYTES),
+    };
+    let tried = device.pool.counts().0;
+    let mut smaller = false;
+    loop {
+        let program = plan::plan(call, &tuning)?;
+        let needed_bytes = program.bytes(elem_bytes).saturating_add(workspace_bytes);
+        device.pool.check_back_off(needed_bytes)?;
+        match device.begin(needed_bytes, limit) {
+            Ok(work) => return Ok((program, work)),
+            Err(Failure::OutOfMemory { .. }) if !smaller => {
+                smaller = true;
+                tuning.budget_bytes = program.bytes(elem_bytes).min(tuning.budget_bytes) / 2;
+            }
+            Err(failure) => {
+                let short = matches!(failure, Failure::OutOfMemory { .. });
+                if short && device.pool.counts().0 > tried {
+                    device.pool.back_off(needed_bytes);
+                }
+                return Err(failure);
+            }
+        }
+    }
+}
+
+/// Where the program's buffers lie, behind the workspace.
+fn place(program: &Program, first: u64, elem_bytes: usize) -> Vec<OnDevice> {
+    let mut next = first;
+    let place = |buffer: &plan::program::Buffer| {
+        let address = next;
+        next = next.saturating_add(buffer.bytes(elem_bytes));
+        OnDevice {
+            address,
+            ld_bytes: ld_bytes(buffer.rows * elem_bytes),
+        }
+    };
+    program.buffers.iter().map(place).collect()
+}
+
+/// Extends a view's life to that of a job.
+///
+/// # Safety
+/// The result is used only by a job whose guard is dropped while the view lives.
+unsafe fn lend(view: MatRef<'_>) -> MatRef<'static> {
+    // SAFETY: only the lifetime changes; the caller keeps the view alive for as long as it is used.
+    unsafe { core::mem::transmute::<MatRef<'_>, MatRef<'static>>(view) }
+}
+
+/// As [`lend`], for a tile that is written.
+///
+/// # Safety
+/// As for [`lend`].
+unsafe fn lend_tile(tile: TileMut<'_>) -> TileMut<'static> {
+    // SAFETY: as in `lend`.
+    unsafe { core::mem::transmute::<TileMut<'_>, TileMut<'static>>(tile) }
+}
+
+/// Uploads, computes, downloads, commits.
+fn stream<'d>(
+    device: &'d Device,
+    call: &mut Level3Call<'_>,
+    program: &Program,
+    work: &mut Work<'d>,
+    scratch: Option<&mut Scratch>,
+    (start, limit): (Instant, Duration),
+) -> Result<Timing, Failure> {
+    let precision = call.precision;
+    let elem_bytes = precision.elem_bytes();
+    let matrices = place(
+        program,
+        work.address() + device.workspace_bytes(),
+        elem_bytes,
+    );
+    let cutter = Cutter {
+        device,
+        program,
+        matrices: &matrices,
+        elem_bytes,
+    };
+    let (uploads, bytes_in) = cutter.uploads(call)?;
+    let (parts, places) = cutter.downloads();
+    let bytes_out = parts
+        .iter()
+        .map(|(r, a)| area_bytes(r, *a, elem_bytes))
+        .sum();
+    let mut pieces = Pieces {
+        uploads,
+        populate: fresh_pages(call, scratch.as_deref()),
+        ..Pieces::default()
+    };
+    let (m, n) = (call.m, call.n);
+    match scratch {
+        None => pieces.downloads = owned(call.c.reborrow(), &parts, places)?,
+        Some(scratch) => {
+            let small = || internal("scratch too small");
+            let target = scratch.matrix_mut(m, n, elem_bytes).ok_or_else(small)?;
+            pieces.downloads = owned(target, &parts, places)?;
+            let from = scratch.matrix(m, n, elem_bytes).ok_or_else(small)?;
+            pieces.copies = copies(from, call.c.reborrow(), &parts)?;
+        }
+    }
+    let pedantic = {
+        let lane = work.lane();
+        let (cuda, note) = (&device.cuda, |e| device.health.note(&e));
+        let bytes = device.workspace_bytes() as usize;
+        let pedantic = cuda
+            .set_arithmetic(&lane.handle, precision, Arithmetic::Pinned)
+            .map_err(note)?;
+        // SAFETY: the workspace is the first part of the block, which outlives the queued work.
+        unsafe { cuda.set_workspace(&lane.handle, work.address(), bytes) }.map_err(note)?;
+        pedantic
+    };
+    let ends = (
+        ends(program.steps.len(), pieces.uploads.iter().map(|u| u.step)),
+        ends(program.steps.len(), pieces.downloads.iter().map(|d| d.step)),
+    );
+    let copies = pieces.copies.len();
+    let finite = program.finite_only.then(|| part_bytes(precision));
+    let job = Job::new(pieces, program.steps.len(), limit, finite);
+    work.unsettle();
+    // SAFETY: the operands and the result are borrowed through `call`, scratch and block by this
+    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
+    // operands (they do not overlap the result: `check`), and each tile is one piece's own. Copies read
+    // scratch tiles and write the result's only after the downloads that fill the scratch are over.
+    let guard = unsafe { device.staging.submit(job) };
+    let mut driver = Driver {
+        device,
+        program,
+        work,
+        guard: &guard,
+        matrices: &matrices,
+        precision,
+        pedantic,
+        ends,
+        op: call.op,
+        limit,
+        released: 0,
+        launched: 0,
+        happened: 0,
+        over: 0,
+        compute_s: 0.0,
+        uploaded_at: None,
+    };
+    driver.drive()?;
+    let (compute_s, uploaded_at) = (driver.compute_s, driver.uploaded_at);
+    // Everything that was queued has been seen to be over.
+    work.settle();
+    commit(&guard, copies)?;
+    drop(guard);
+    let total = start.elapsed();
+    let upload = uploaded_at.map_or(total, |at| at.duration_since(start));
+    Ok(Timing {
+        bytes_in,
+        bytes_out,
+        upload_s: upload.as_secs_f64(),
+        compute_s,
+        download_s: (total - upload).as_secs_f64(),
+    })
+}
+
+/// Everything has succeeded: the result goes from scratch to the caller. Nothing in it can fail.
+fn commit(guard: &JobGuard<'_>, copies: usize) -> Result<(), Failure> {
+    guard.release(Kind::CopyOut, copies);
+    loop {
+        let progress = guard.progress()?;
+        if progress.copies == 0 {
+            return Ok(());
+        }
+        guard.wait_change(progress.version, COMMIT_LOOK);
+    }
+}
+
+/// The commit is looked at again after so long, whatever happened.
+const COMMIT_LOOK: Duration = Duration::from_secs(1);
+
+fn internal(what: &str) -> Failure {
+    Failure::Device(format!("internal error: {what}"))
+}
+
+/// Pieces of the steps up to each one, from the steps of pieces in order.
+fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut ends = vec![0; steps];
+    of_pieces.for_each(|step| ends[step] += 1);
+    let mut sum = 0;
+    for end in &mut ends {
+        sum += *end;
+        *end = sum;
+    }
+    ends
+}
+
+/// Bytes of the elements of a rectangle that take part.
+fn area_bytes(r: &Rectangle, area: Area, elem_bytes: usize) -> u64 {
+    let elems = match area {
+        Area::Full => (r.rows * r.cols) as u64,
+        _ => (0..r.cols).map(|j| area.rows_of(j, r.rows).1 as u64).sum(),
+    };
+    elems * elem_bytes as u64
+}
+
+/// Huge pages of a result that nobody has touched, or of new scratch.
+fn fresh_pages(call: &Level3Call<'_>, scratch: Option<&Scratch>) -> Vec<core::ops::Range<usize>> {
+    if call.result_triangle().is_some() {
+        // Half of the range belongs to nobody of ours, and is not made either.
+        return Vec::new();
+    }
+    let range = match scratch {
+        Some(scratch) if scratch.warm => return Vec::new(),
+        Some(scratch) => {
+            let elem_bytes = call.c.elem_bytes();
+            let view = scratch.matrix(call.m, call.n, elem_bytes);
+            view.map_or(0..0, |view| view.address_range())
+        }
+        // Gaps between columns that are longer than the columns are not ours to make either.
+        None if call.c.ld() > 2 * call.m => return Vec::new(),
+        None => call.c.address_range(),
+    };
+    if range.len() < POPULATE_MIN_BYTES || !host::is_fresh(&range) {
+        return Vec::new();
+    }
+    host::huge_pages(&range)
+}
+
+/// Where a download piece comes from.
+struct Source {
+    step: usize,
+    place: Place,
+    matrix: OnDevice,
+    gap_free: bool,
+}
+
+type Parts = Vec<(Rectangle, Area)>;
+
+/// Download pieces, each with its own part of `target`.
+fn owned(
+    target: MatMut<'_>,
+    parts: &[(Rectangle, Area)],
+    sources: Vec<Source>,
+) -> Result<Vec<Download>, Failure> {
+    let elem_bytes = target.elem_bytes();
+    let tiles = OutRegion::new(target).partition(parts);
+    let tiles = tiles.map_err(|e| internal(&format!("downloads {e:?}")))?;
+    let piece = |(tile, s): (TileMut<'_>, Source)| Download {
+        step: s.step,
+        from: s.matrix.element(s.place.row0, s.place.col0, elem_bytes),
+        ld_bytes: s.matrix.ld_bytes,
+        gap_free: s.gap_free,
+        // SAFETY: the job's guard is dropped in `stream`, while the target is borrowed.
+        to: Mutex::new(unsafe { lend_tile(tile) }),
+    };
+    Ok(tiles.into_iter().zip(sources).map(piece).collect())
+}
+
+/// Pieces of the way from scratch to the caller.
+fn copies(from: MatRef<'_>, target: MatMut<'_>, parts: &Parts) -> Result<Vec<CopyOut>, Failure> {
+    let tiles = OutRegion::new(target).partition(parts);
+    let tiles = tiles.map_err(|e| internal(&format!("copies {e:?}")))?;
+    // SAFETY: the job's guard is dropped in `stream`, while both are borrowed.
+    let (from, lent) = unsafe { (lend(from), tiles.into_iter().map(|t| lend_tile(t))) };
+    let piece = |(to, &(rectangle, _)): (TileMut<'static>, &(Rectangle, Area))| CopyOut {
+        from,
+        rectangle,
+        to: Mutex::new(to),
+    };
+    Ok(lent.zip(parts).map(piece).collect())
+}
+
+/// Cuts a program's transfers into pieces.
+struct Cutter<'a> {
+    device: &'a Device,
+    program: &'a Program,
+    matrices: &'a [OnDevice],
+    elem_bytes: usize,
+}
+
+impl Cutter<'_> {
+    /// True if what lies between the columns of this block on the device is padding.
+    fn is_gap_free(&self, place: Place, rows: usize) -> bool {
+        place.row0 == 0 && rows == self.program.buffers[place.buffer].rows
+    }
+
+    /// Pieces of a block, by their place in the block.
+    fn cut(&self, r: &Rectangle, area: Area, place: Place, piece_bytes: usize) -> Parts {
+        let ld_bytes = self.matrices[place.buffer].ld_bytes;
+        let gap_free = self.is_gap_free(place, r.rows).then_some(ld_bytes);
+        cut(
+            (r.rows, r.cols),
+            area,
+            self.elem_bytes,
+            gap_free,
+            piece_bytes,
+        )
+    }
+
+    /// Every upload, and its bytes.
+    fn uploads(&self, call: &Level3Call<'_>) -> Result<(Vec<Upload>, u64), Failure> {
+        let all = || self.program.steps.iter().flat_map(|s| &s.uploads);
+        let total: u64 = all()
+            .map(|u| area_bytes(&u.rectangle, u.area, self.elem_bytes))
+            .sum();
+        let piece_bytes = self.device.staging.piece_bytes(total as usize);
+        let mut pieces = Vec::new();
+        for (step, uploads) in self.program.steps.iter().map(|s| &s.uploads).enumerate() {
+            for upload in uploads {
+                let from = view(call, upload.from).ok_or_else(|| internal("no such operand"))?;
+                let inside = upload.rectangle.row0 + upload.rectangle.rows <= from.rows()
+                    && upload.rectangle.col0 + upload.rectangle.cols <= from.cols();
+                if !inside {
+                    return Err(internal("an upload from outside its operand"));
+                }
+                // SAFETY: the job's guard is dropped in `stream`, while `call` is borrowed.
+                let from = unsafe { lend(from) };
+                let matrix = self.matrices[upload.to.buffer];
+                let free = self.is_gap_free(upload.to, upload.rectangle.rows);
+                for (r, area) in self.cut(&upload.rectangle, upload.area, upload.to, piece_bytes) {
+                    let (row, col) = (upload.to.row0 + r.row0, upload.to.col0 + r.col0);
+                    pieces.push(Upload {
+                        step,
+                        from,
+                        rectangle: moved(&r, &upload.rectangle),
+                        area,
+                        to: matrix.element(row, col, self.elem_bytes),
+                        ld_bytes: matrix.ld_bytes,
+                        gap_free: free && r.rows == upload.rectangle.rows,
+                    });
+                }
+            }
+        }
+        Ok((pieces, total))
+    }
+
+    /// Every download: its part of the result, and where it comes from.
+    fn downloads(&self) -> (Parts, Vec<Source>) {
+        let all = || self.program.steps.iter().flat_map(|s| &s.downloads);
+        let total: u64 = all()
+            .map(|d| area_bytes(&d.rectangle, d.area, self.elem_bytes))
+            .sum();
+        let piece_bytes = self.device.staging.piece_bytes(total as usize);
+        let (mut parts, mut sources) = (Vec::new(), Vec::new());
+        for (step, downloads) in self.program.steps.iter().map(|s| &s.downloads).enumerate() {
+            for download in downloads {
+                let from = download.from;
+                let free = self.is_gap_free(from, download.rectangle.rows);
+                for (r, area) in self.cut(&download.rectangle, download.area, from, piece_bytes) {
+                    parts.push((moved(&r, &download.rectangle), area));
+                    sources.push(Source {
+                        step,
+                        place: Place {
+                            row0: from.row0 + r.row0,
+                            col0: from.col0 + r.col0,
+                            ..from
+                        },
+                        matrix: self.matrices[from.buffer],
+                        gap_free: free && r.rows == download.rectangle.rows,
+                    });
+                }
+            }
+        }
+        (parts, sources)
+    }
+}
+
+/// A rectangle inside another one, by its place in the matrix.
+fn moved(inner: &Rectangle, outer: &Rectangle) -> Rectangle {
+    Rectangle {
+        row0: inner.row0 + outer.row0,
+        col0: inner.col0 + outer.col0,
+        ..*inner
+    }
+}
+
+/// The calling thread's part.
+struct Driver<'a, 'd> {
+    device: &'d Device,
+    program: &'a Program,
+    work: &'a mut Work<'d>,
+    guard: &'a JobGuard<'d>,
+    matrices: &'a [OnDevice],
+    precision: Precision,
+    pedantic: bool,
+    /// Upload and download pieces of the steps up to each one.
+    ends: (Vec<usize>, Vec<usize>),
+    op: Op,
+    limit: Duration,
+    /// Steps whose uploads are released, kernels launched, kernels seen to have run; all over.
+    released: usize,
+    launched: usize,
+    happened: usize,
+    over: usize,
+    compute_s: f64,
+    uploaded_at: Option<Instant>,
+}
+
+impl Driver<'_, '_> {
+    /// Until every step is over.
+    fn drive(&mut self) -> Result<(), Failure> {
+        let steps = self.program.steps.len();
+        let mut progress = self.guard.progress()?;
+        let mut moved_at = Instant::now();
+        loop {
+            if self.guard.changed_since(progress.version) {
+                progress = self.guard.progress()?;
+            }
+            let before = (self.released, self.launched, self.happened, self.over);
+            self.over = self.happened.min(progress.downloaded);
+            if self.over == steps {
+                return Ok(());
+            }
+            if progress.uploaded == steps {
+                self.uploaded_at.get_or_insert_with(Instant::now);
+            }
+            self.release_uploads();
+            self.launch(progress.uploaded)?;
+            self.look()?;
+            if before != (self.released, self.launched, self.happened, self.over) {
+                moved_at = Instant::now();
+                continue;
+            }
+            let waited = moved_at.elapsed();
+            if waited > self.limit {
+                let seconds = waited.as_secs_f64();
+                let text = format!("the GPU did not answer: nothing ended in {seconds:.0} s");
+                return Err(self.device.health.lose(text));
+            }
+            if self.happened < self.launched {
+                self.pause(progress.version);
+            } else {
+                self.guard
+                    .wait_change(progress.version, self.limit - waited);
+            }
+        }
+    }
+
+    /// A moment while kernels run.
+    fn pause(&self, version: u64) {
+        let start = Instant::now();
+        std::thread::yield_now();
+        while start.elapsed() < POLL_PAUSE && !self.guard.changed_since(version) {
+            core::hint::spin_loop();
+        }
+    }
+
+    /// True if nothing that must be over before the step is not.
+    fn may_begin(&self, step: usize) -> bool {
+        (self.program.steps.get(step)).is_some_and(|s| s.after <= self.over)
+    }
+
+    fn release_uploads(&mut self) {
+        let before = self.released;
+        while self.may_begin(self.released) {
+            self.released += 1;
+        }
+        if self.released > before {
+            let count = self.ends.0[self.released - 1];
+            self.guard.release(Kind::Upload, count);
+        }
+    }
+
+    /// Launches the kernels of every step whose operands are on their way.
+    fn launch(&mut self, uploaded: usize) -> Result<(), Failure> {
+        while self.launched < uploaded
+            && self.launched - self.happened < STEPS_IN_FLIGHT
+            && self.may_begin(self.launched)
+        {
+            self.launch_step(self.launched)?;
+            self.launched += 1;
+        }
+        Ok(())
+    }
+
+    fn launch_step(&mut self, step: usize) -> Result<(), Failure> {
+        let device = self.device;
+        let (cuda, note) = (&device.cuda, |e| device.health.note(&e));
+        let (begin, end) = self.work.mark(step).map_err(note)?;
+        let lane = self.work.lane();
+        for event in device.staging.events_of(self.guard.slots_of(step)) {
+            cuda.stream_wait(lane.stream, event).map_err(note)?;
+        }
+        cuda.record(begin, lane.stream).map_err(note)?;
+        for kernel in &self.program.steps[step].kernels {
+            let kernel = DeviceKernel {
+                precision: self.precision,
+                kernel,
+                matrices: self.matrices,
+                pedantic: self.pedantic,
+            };
+            // SAFETY: the planner keeps every block inside its buffer, `place` gave each buffer its
+            // room, the stream waits for the uploads, and the block outlives the work.
+            unsafe { cuda.kernel(&lane.handle, &kernel) }
+                .map_err(|e| device.health.note_blas(cuda, begin, &e))?;
+        }
+        cuda.record(end, lane.stream).map_err(note)?;
+        let kernels = self.program.steps[step].kernels.len() as u64;
+        device
+            .counts
+            .of(self.op)
+            .kernels
+            .fetch_add(kernels, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sees which steps' kernels have run, and releases their downloads.
+    fn look(&mut self) -> Result<(), Failure> {
+        let device = self.device;
+        let before = self.happened;
+        while self.happened < self.launched {
+            let note = |e| device.health.note(&e);
+            let (begin, end) = self.work.mark(self.happened).map_err(note)?;
+            if !device.cuda.happened(end).map_err(note)? {
+                break;
+            }
+            // A clock that does not answer costs a figure, not the call.
+            self.compute_s += device.cuda.elapsed_s(begin, end).unwrap_or(0.0);
+            self.happened += 1;
+        }
+        if self.happened > before {
+            let count = self.ends.1[self.happened - 1];
+            self.guard.release(Kind::Download, count);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zero_on_the_diagonal_is_found_whatever_its_sign() {
+        let n = 5;
+        for (part, precision) in [(8, Precision::D), (8, Precision::Z), (4, Precision::S)] {
+            let elem_bytes = precision.elem_bytes();
+            let mut data = vec![0x3fu8; n * n * elem_bytes];
+            let found = |data: &[u8]| {
+                // SAFETY: n x n elements.
+                let a = unsafe { MatRef::new(data.as_ptr(), n, n, n, elem_bytes) };
+                has_zero_diagonal(&a.expect("valid"), precision)
+            };
+            assert!(!found(&data));
+            // Off the diagonal.
+            data[elem_bytes..2 * elem_bytes].fill(0);
+            assert!(!found(&data));
+            let last = (n * n - 1) * elem_bytes;
+            data[last..last + part].fill(0);
+            // A complex number with one part 0 is not 0.
+            assert_eq!(found(&data), part == elem_bytes);
+            data[last..].fill(0);
+            assert!(found(&data));
+            data[n * n * elem_bytes - 1] = 0x80;
+            assert!(found(&data), "-0");
+        }
+    }
+
+    #[test]
+    fn pieces_are_counted_up_to_each_step() {
+        assert_eq!(ends(4, [0, 0, 2].into_iter()), [2, 2, 3, 3]);
+    }
+}

@@ -1,0 +1,339 @@
+//! A job: the pieces of one call, and how far they are.
+//!
+//! The call's own thread releases pieces and sees their progress through the [`JobGuard`]; the workers
+//! report here. Nothing here moves a byte.
+
+use super::SlotMask;
+use super::queue::Queue;
+use crate::result::DeviceAddress;
+use call::{Area, Failure, MatRef, Rectangle, TileMut};
+use core::ops::Range;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Ordinary memory to the device. Lifetimes are the job's business: see [`JobGuard`].
+pub struct Upload {
+    /// The step of the program that needs it.
+    pub step: usize,
+    /// The matrix.
+    pub from: MatRef<'static>,
+    /// The piece's place in it.
+    pub rectangle: Rectangle,
+    /// Its elements that are read. What the device gets for the others is arbitrary.
+    pub area: Area,
+    /// Where its corner goes.
+    pub to: DeviceAddress,
+    /// Distance of columns on the device in bytes.
+    pub ld_bytes: usize,
+    /// What lies between the piece's columns on the device belongs to nobody.
+    pub gap_free: bool,
+}
+
+/// Device to ordinary memory.
+pub struct Download {
+    /// The step of the program that made it.
+    pub step: usize,
+    /// Where its corner is.
+    pub from: DeviceAddress,
+    /// Distance of columns on the device in bytes.
+    pub ld_bytes: usize,
+    /// As for [`Upload`].
+    pub gap_free: bool,
+    /// The piece of the result, owned by this piece alone.
+    pub to: Mutex<TileMut<'static>>,
+}
+
+/// Ordinary memory to ordinary memory; cannot fail.
+pub struct CopyOut {
+    /// The matrix.
+    pub from: MatRef<'static>,
+    /// The piece's place in it.
+    pub rectangle: Rectangle,
+    /// The piece of the caller's matrix, owned by this piece alone.
+    pub to: Mutex<TileMut<'static>>,
+}
+
+/// Kinds of pieces, in the order of [`Job::total`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Upload`].
+    Upload,
+    /// [`Download`].
+    Download,
+    /// [`CopyOut`].
+    CopyOut,
+    /// Pages of the result that are to be made; done if there is time while uploads are running.
+    Populate,
+}
+
+/// Number of kinds.
+pub const KINDS: usize = 4;
+
+/// The pieces of one call, uploads and downloads in the order of their steps.
+#[derive(Default)]
+pub struct Pieces {
+    /// To the device.
+    pub uploads: Vec<Upload>,
+    /// From the device.
+    pub downloads: Vec<Download>,
+    /// From scratch to the caller.
+    pub copies: Vec<CopyOut>,
+    /// Address ranges, whole pages.
+    pub populate: Vec<Range<usize>>,
+}
+
+/// Pieces in the hands of the threads.
+pub struct Job {
+    /// The pieces.
+    pub pieces: Pieces,
+    /// How long one wait for the device may last.
+    pub limit: Duration,
+    /// Bytes of a real number, if a piece with NaN or infinity ends the job.
+    pub finite_part_bytes: Option<usize>,
+    /// Grows with every change that the call's thread may wait for.
+    version: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Pieces of each step that are not yet queued on the device, and the slots that carried them.
+    uploads: Vec<(usize, SlotMask)>,
+    /// Steps whose uploads are all queued, from the first on.
+    uploaded: usize,
+    /// Pieces of each step that have not yet arrived.
+    downloads: Vec<usize>,
+    /// Steps whose downloads are all done, from the first on.
+    downloaded: usize,
+    copies: usize,
+    /// Pieces in the hands of workers.
+    active: usize,
+    failure: Option<Failure>,
+}
+
+impl State {
+    /// Counts the leading steps that are complete anew; true if there are more than before.
+    fn advance(&mut self) -> bool {
+        let before = (self.uploaded, self.downloaded);
+        while self.uploads.get(self.uploaded).is_some_and(|s| s.0 == 0) {
+            self.uploaded += 1;
+        }
+        while self.downloads.get(self.downloaded) == Some(&0) {
+            self.downloaded += 1;
+        }
+        before != (self.uploaded, self.downloaded)
+    }
+}
+
+impl Job {
+    /// A job of `steps` steps.
+    pub fn new(
+        pieces: Pieces,
+        steps: usize,
+        limit: Duration,
+        finite_part_bytes: Option<usize>,
+    ) -> Self {
+        let mut uploads = vec![(0, 0); steps];
+        pieces.uploads.iter().for_each(|u| uploads[u.step].0 += 1);
+        let mut downloads = vec![0; steps];
+        pieces.downloads.iter().for_each(|d| downloads[d.step] += 1);
+        let mut state = State {
+            uploads,
+            uploaded: 0,
+            downloads,
+            downloaded: 0,
+            copies: pieces.copies.len(),
+            active: 0,
+            failure: None,
+        };
+        state.advance();
+        Self {
+            pieces,
+            limit,
+            finite_part_bytes,
+            version: AtomicU64::new(0),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Pieces of each kind.
+    pub fn total(&self) -> [usize; KINDS] {
+        let p = &self.pieces;
+        [
+            p.uploads.len(),
+            p.downloads.len(),
+            p.copies.len(),
+            p.populate.len(),
+        ]
+    }
+
+    /// A worker takes a piece. Called under the queue's lock, so that after the job has left the queue
+    /// nobody enters any more.
+    pub fn enter(&self) {
+        self.state.lock().active += 1;
+    }
+
+    /// The worker is done with a piece, whatever came of it.
+    pub fn leave(&self) {
+        let mut state = self.state.lock();
+        state.active -= 1;
+        if state.active == 0 {
+            self.tell(state);
+        }
+    }
+
+    /// An upload was queued through the slot of bit `bit`; `worker` are the bits of its worker. A later
+    /// transfer of one stream is over only when the earlier ones are, so the last slot speaks for all.
+    pub fn uploaded(&self, step: usize, bit: usize, worker: SlotMask) {
+        let mut state = self.state.lock();
+        let entry = &mut state.uploads[step];
+        entry.0 -= 1;
+        entry.1 = entry.1 & !worker | 1 << bit;
+        if state.advance() {
+            self.tell(state);
+        }
+    }
+
+    /// A download has arrived.
+    pub fn downloaded(&self, step: usize) {
+        let mut state = self.state.lock();
+        state.downloads[step] -= 1;
+        if state.advance() {
+            self.tell(state);
+        }
+    }
+
+    /// A copy is done.
+    pub fn copied(&self) {
+        let mut state = self.state.lock();
+        state.copies -= 1;
+        if state.copies == 0 {
+            self.tell(state);
+        }
+    }
+
+    /// Ends the job. The first failure is kept.
+    pub fn fail(&self, failure: Failure) {
+        let mut state = self.state.lock();
+        state.failure.get_or_insert(failure);
+        self.tell(state);
+    }
+
+    fn tell(&self, state: parking_lot::MutexGuard<'_, State>) {
+        self.version.fetch_add(1, Ordering::Release);
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// To be handed to [`JobGuard::wait_change`].
+    pub version: u64,
+    /// Steps whose uploads are all queued on the device, from the first on.
+    pub uploaded: usize,
+    /// Steps whose downloads have all arrived, from the first on.
+    pub downloaded: usize,
+    /// Copies that are left.
+    pub copies: usize,
+}
+
+/// A submitted job. Dropping it takes the job from the queue and waits until no thread is inside, so the
+/// memory that the pieces point to may be borrowed from whoever holds the guard.
+pub struct JobGuard<'q> {
+    job: Arc<Job>,
+    queue: &'q Queue,
+}
+
+impl<'q> JobGuard<'q> {
+    pub(super) fn new(job: Arc<Job>, queue: &'q Queue) -> Self {
+        Self { job, queue }
+    }
+
+    /// Lets the threads take the first `count` pieces of a kind.
+    pub fn release(&self, kind: Kind, count: usize) {
+        self.queue.release(&self.job, kind, count);
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// The first failure of any piece.
+    pub fn progress(&self) -> Result<Progress, Failure> {
+        let version = self.job.version.load(Ordering::Acquire);
+        let state = self.job.state.lock();
+        match &state.failure {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(Progress {
+                version,
+                uploaded: state.uploaded,
+                downloaded: state.downloaded,
+                copies: state.copies,
+            }),
+        }
+    }
+
+    /// The slots that carried the uploads of a step.
+    pub fn slots_of(&self, step: usize) -> SlotMask {
+        self.job.state.lock().uploads[step].1
+    }
+
+    /// True if something has changed since `version`.
+    pub fn changed_since(&self, version: u64) -> bool {
+        self.job.version.load(Ordering::Acquire) != version
+    }
+
+    /// Waits until something has changed since `version`, at most for `limit`.
+    pub fn wait_change(&self, version: u64, limit: Duration) {
+        let start = Instant::now();
+        // A piece is on its way for 10 to 300 microseconds: sleeping through one costs a wake-up of 50.
+        while start.elapsed() < SPIN {
+            if self.changed_since(version) {
+                return;
+            }
+            for _ in 0..64 {
+                core::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        let mut state = self.job.state.lock();
+        let end = start + limit;
+        while !self.changed_since(version) && Instant::now() < end {
+            self.job.changed.wait_until(&mut state, end);
+        }
+    }
+
+    /// Waits until every piece that was released is done: for measurements.
+    ///
+    /// # Errors
+    /// The first failure of any piece.
+    pub fn wait_all(&self) -> Result<(), Failure> {
+        loop {
+            let progress = self.progress()?;
+            let state = self.job.state.lock();
+            let steps = state.uploads.len();
+            if (state.uploaded, state.downloaded, state.copies) == (steps, steps, 0) {
+                return Ok(());
+            }
+            drop(state);
+            self.wait_change(progress.version, self.job.limit);
+        }
+    }
+}
+
+/// How long the call's thread spins before it sleeps.
+const SPIN: Duration = Duration::from_micros(60);
+
+impl Drop for JobGuard<'_> {
+    fn drop(&mut self) {
+        self.queue.remove(&self.job);
+        let mut state = self.job.state.lock();
+        while state.active > 0 {
+            self.job.changed.wait(&mut state);
+        }
+    }
+}

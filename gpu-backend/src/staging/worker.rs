@@ -1,0 +1,366 @@
+//! One staging thread: takes pieces, fills chunks, queues transfers, empties chunks.
+//!
+//! Unsafe lives here because chunks are raw pinned memory under transfers of the device. A chunk is
+//! touched only when the last transfer that used it has been seen to be over.
+
+use super::job::{CopyOut, Download, Job, Kind, Upload};
+use super::queue::{Next, Taken};
+use super::{Equipment, Shared, Slot, SlotMask};
+use crate::copy;
+use crate::pieces::image;
+use crate::result::{Cuda, Stream};
+use call::{Failure, Rectangle};
+use core::mem::MaybeUninit;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Downloads that a worker has on their way: one that arrives while the one before it is emptied.
+const ON_THE_WAY: usize = 2;
+
+/// `MADV_POPULATE_WRITE` (Linux 5.14); an older kernel answers an error that changes nothing.
+const MADV_POPULATE_WRITE: libc::c_int = 23;
+
+/// A worker.
+pub struct Worker {
+    shared: Arc<Shared>,
+    number: usize,
+    stream: Stream,
+    slots: Vec<Slot>,
+    /// The slot's event was recorded and not yet seen to have happened.
+    in_flight: Vec<bool>,
+    /// The slot that is used next.
+    turn: usize,
+    /// Requested downloads with their slots, the oldest first.
+    pending: VecDeque<(Taken, usize)>,
+}
+
+impl Worker {
+    /// The worker with this number.
+    pub fn new(shared: Arc<Shared>, number: usize, equipment: Equipment) -> Self {
+        Self {
+            shared,
+            number,
+            stream: equipment.stream,
+            in_flight: vec![false; equipment.slots.len()],
+            slots: equipment.slots,
+            turn: 0,
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// Its life.
+    pub fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut entered = None;
+        let mut busy = None;
+        loop {
+            let taken = match shared.queue.next(&mut busy, self.pending.is_empty()) {
+                Next::Piece(taken) => taken,
+                Next::Nothing => {
+                    self.receive_oldest();
+                    continue;
+                }
+                Next::Stop if self.pending.is_empty() => return,
+                Next::Stop => {
+                    self.receive_oldest();
+                    continue;
+                }
+            };
+            let needs_device = matches!(taken.kind, Kind::Upload | Kind::Download);
+            if needs_device {
+                let ready = shared.health.check().and_then(|()| {
+                    if entered.is_none() {
+                        let result = shared.cuda.enter(shared.context);
+                        entered = Some(result.map_err(|e| shared.health.note(&e))?);
+                    }
+                    Ok(())
+                });
+                if let Err(failure) = ready {
+                    self.give_up(taken, failure);
+                    continue;
+                }
+            }
+            self.work(taken);
+        }
+    }
+
+    fn give_up(&self, taken: Taken, failure: Failure) {
+        self.shared.queue.fail(&taken.job, failure);
+        taken.job.leave();
+    }
+
+    /// Runs `body`; a panic is a failure of the job, not the end of the worker.
+    fn guarded(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| body(self)))
+            .unwrap_or_else(|_| Err(Failure::Device("internal error in staging".into())))
+    }
+
+    fn work(&mut self, taken: Taken) {
+        if taken.kind == Kind::Download {
+            while self.pending.len() >= ON_THE_WAY.min(self.slots.len()) {
+                self.receive_oldest();
+            }
+            let mut slot = 0;
+            let requested = self.guarded(|worker| {
+                slot = worker.request(&taken)?;
+                Ok(())
+            });
+            match requested {
+                Ok(()) => self.pending.push_back((taken, slot)),
+                Err(failure) => self.give_up(taken, failure),
+            }
+            return;
+        }
+        // A finished result waits for nothing, and its slot is needed.
+        while !self.pending.is_empty() {
+            self.receive_oldest();
+        }
+        let job = Arc::clone(&taken.job);
+        let done = self.guarded(|worker| match taken.kind {
+            Kind::Upload => worker.upload(&job, &job.pieces.uploads[taken.index]),
+            Kind::CopyOut => {
+                copy_out(
+                    &job.pieces.copies[taken.index],
+                    worker.shared.shape.streaming_stores,
+                );
+                job.copied();
+                Ok(())
+            }
+            Kind::Populate => {
+                populate(&job.pieces.populate[taken.index]);
+                Ok(())
+            }
+            Kind::Download => Ok(()),
+        });
+        match done {
+            Ok(()) => taken.job.leave(),
+            Err(failure) => self.give_up(taken, failure),
+        }
+    }
+
+    /// Finishes the oldest download on its way.
+    fn receive_oldest(&mut self) {
+        let Some((taken, slot)) = self.pending.pop_front() else {
+            return;
+        };
+        match self.guarded(|worker| worker.receive(&taken, slot)) {
+            Ok(()) => taken.job.leave(),
+            Err(failure) => self.give_up(taken, failure),
+        }
+    }
+
+    /// The next slot, once its last transfer is over.
+    fn free_slot(&mut self, job: &Job) -> Result<usize, Failure> {
+        let slot = self.turn;
+        self.turn = (slot + 1) % self.slots.len();
+        self.settle(job, slot)?;
+        Ok(slot)
+    }
+
+    fn settle(&mut self, job: &Job, slot: usize) -> Result<(), Failure> {
+        if self.in_flight[slot] {
+            let waited = self.shared.cuda.wait(self.slots[slot].event, job.limit);
+            waited.map_err(|e| self.shared.health.note(&e))?;
+            self.in_flight[slot] = false;
+        }
+        Ok(())
+    }
+
+    /// Marks the end of a transfer that was just queued.
+    fn mark(&mut self, slot: usize) -> Result<(), Failure> {
+        let (cuda, event) = (&self.shared.cuda, self.slots[slot].event);
+        // A transfer that cannot be marked cannot be waited for, and its chunk could never be used
+        // again: one more try, then the device counts as lost.
+        match cuda
+            .record(event, self.stream)
+            .or_else(|_| cuda.record(event, self.stream))
+        {
+            Ok(()) => {
+                self.in_flight[slot] = true;
+                Ok(())
+            }
+            Err(e) => Err(self.shared.health.lose(e.to_string())),
+        }
+    }
+
+    fn upload(&mut self, job: &Job, piece: &Upload) -> Result<(), Failure> {
+        let slot = self.free_slot(job)?;
+        let elem_bytes = piece.from.elem_bytes();
+        let Rectangle { rows, cols, .. } = piece.rectangle;
+        let gap_free = piece.gap_free.then_some(piece.ld_bytes);
+        let image = image((rows, cols), elem_bytes, gap_free);
+        let chunk = self.chunk(slot, image.bytes)?;
+        if !fill(chunk, piece, image.pitch_bytes, job.finite_part_bytes) {
+            return Err(Failure::Unsupported("NaN or infinity in an operand"));
+        }
+        let from: *const u8 = self.slots[slot].chunk;
+        let (cuda, stream): (&Cuda, _) = (&self.shared.cuda, self.stream);
+        // SAFETY: the chunk is pinned and untouched until `free_slot` has seen the event that `mark`
+        // records; the device block has room for the piece (the executor's contract).
+        let queued = unsafe {
+            if image.linear {
+                cuda.copy_in(piece.to, from, image.bytes, stream)
+            } else {
+                let size = (rows * elem_bytes, cols);
+                let to = (piece.to, piece.ld_bytes);
+                cuda.copy_in_2d(to, (from, image.pitch_bytes), size, stream)
+            }
+        };
+        queued.map_err(|e| self.shared.health.note(&e))?;
+        self.mark(slot)?;
+        let bytes_in = &self.shared.traffic.bytes_in;
+        bytes_in.fetch_add((rows * cols * elem_bytes) as u64, Ordering::Relaxed);
+        let slots = self.slots.len();
+        let first = self.number * slots;
+        let mine = SlotMask::MAX >> (SlotMask::BITS as usize - slots) << first;
+        job.uploaded(piece.step, first + slot, mine);
+        Ok(())
+    }
+
+    /// The first `bytes` bytes of a free slot's chunk.
+    fn chunk(&mut self, slot: usize, bytes: usize) -> Result<&mut [MaybeUninit<u8>], Failure> {
+        if bytes > self.shared.shape.chunk_bytes || self.in_flight[slot] {
+            return Err(Failure::Device(
+                "internal error: a piece and its chunk".into(),
+            ));
+        }
+        // SAFETY: the chunk has chunk_bytes bytes, is this thread's (`&mut self`), and no transfer uses
+        // it: `in_flight` is false.
+        Ok(unsafe { core::slice::from_raw_parts_mut(self.slots[slot].chunk.cast(), bytes) })
+    }
+
+    /// Queues the transfer of a download piece and says in which slot it will arrive.
+    fn request(&mut self, taken: &Taken) -> Result<usize, Failure> {
+        let slot = self.free_slot(&taken.job)?;
+        let piece = &taken.job.pieces.downloads[taken.index];
+        match self.request_into(piece, slot) {
+            // Once more from the device: user memory may already be written in part.
+            Err(Failure::Device(_)) => self.request_into(piece, slot)?,
+            other => other?,
+        }
+        Ok(slot)
+    }
+
+    fn request_into(&mut self, piece: &Download, slot: usize) -> Result<(), Failure> {
+        let (size, elem_bytes) = {
+            let to = piece.to.lock();
+            ((to.rows(), to.cols()), to.elem_bytes())
+        };
+        let image = image(size, elem_bytes, piece.gap_free.then_some(piece.ld_bytes));
+        let to: *mut u8 = self.chunk(slot, image.bytes)?.as_mut_ptr().cast();
+        let (cuda, stream): (&Cuda, _) = (&self.shared.cuda, self.stream);
+        // SAFETY: the chunk is pinned, of at least `bytes` bytes, and nobody touches it until `receive`
+        // or `free_slot` has seen the event that `mark` records.
+        let queued = unsafe {
+            if image.linear {
+                cuda.copy_out(to, piece.from, image.bytes, stream)
+            } else {
+                let from = (piece.from, piece.ld_bytes);
+                let size = (size.0 * elem_bytes, size.1);
+                cuda.copy_out_2d((to, image.pitch_bytes), from, size, stream)
+            }
+        };
+        queued.map_err(|e| self.shared.health.note(&e))?;
+        self.mark(slot)
+    }
+
+    /// Waits for a requested piece and writes it to its place.
+    fn receive(&mut self, taken: &Taken, slot: usize) -> Result<(), Failure> {
+        let job = &taken.job;
+        let piece = &job.pieces.downloads[taken.index];
+        match self.settle(job, slot) {
+            Err(Failure::Device(_)) => {
+                self.in_flight[slot] = false;
+                self.request_into(piece, slot)?;
+                self.settle(job, slot)?;
+            }
+            other => other?,
+        }
+        let streaming = self.shared.shape.streaming_stores;
+        let mut to = piece.to.lock();
+        let (rows, cols, elem_bytes) = (to.rows(), to.cols(), to.elem_bytes());
+        let gap_free = piece.gap_free.then_some(piece.ld_bytes);
+        let image = image((rows, cols), elem_bytes, gap_free);
+        // SAFETY: the transfer into the chunk is over (`settle`) and wrote these bytes; those between
+        // the columns are not looked at.
+        let chunk = |start: usize, bytes: usize| unsafe {
+            core::slice::from_raw_parts(self.slots[slot].chunk.add(start), bytes)
+        };
+        let packed = image.pitch_bytes == rows * elem_bytes;
+        if let Some(all) = to.contiguous_mut().filter(|_| packed) {
+            copy::copy(all, chunk(0, image.bytes), streaming);
+        } else {
+            for j in 0..cols {
+                let (first, count) = to.rows_of(j);
+                let start = image.pitch_bytes * j + first * elem_bytes;
+                let column = chunk(start, count * elem_bytes);
+                copy::copy(to.column_mut(j), column, streaming);
+            }
+        }
+        copy::fence();
+        let bytes_out = &self.shared.traffic.bytes_out;
+        bytes_out.fetch_add((rows * cols * elem_bytes) as u64, Ordering::Relaxed);
+        drop(to);
+        job.downloaded(piece.step);
+        Ok(())
+    }
+}
+
+/// Fills a chunk; false if a number that takes part is not finite and that matters.
+fn fill(
+    chunk: &mut [MaybeUninit<u8>],
+    piece: &Upload,
+    pitch_bytes: usize,
+    finite_part_bytes: Option<usize>,
+) -> bool {
+    let Rectangle {
+        row0,
+        rows,
+        col0,
+        cols,
+    } = piece.rectangle;
+    let elem_bytes = piece.from.elem_bytes();
+    let put = |to: &mut [MaybeUninit<u8>], from: &[u8]| match finite_part_bytes {
+        Some(part_bytes) => copy::copy_finite(to, from, part_bytes),
+        None => {
+            copy::copy(to, from, false);
+            true
+        }
+    };
+    let whole = rows == piece.from.rows() && pitch_bytes == rows * elem_bytes;
+    if whole
+        && piece.area == call::Area::Full
+        && let Some(from) = piece.from.contiguous(col0, cols)
+    {
+        return put(chunk, from);
+    }
+    (0..cols).fold(true, |finite, j| {
+        let (first, count) = piece.area.rows_of(j, rows);
+        let from = piece.from.column_piece(col0 + j, row0 + first, count);
+        let start = pitch_bytes * j + first * elem_bytes;
+        finite & put(&mut chunk[start..start + count * elem_bytes], from)
+    })
+}
+
+fn copy_out(piece: &CopyOut, streaming: bool) {
+    let r = piece.rectangle;
+    let mut to = piece.to.lock();
+    for j in 0..to.cols() {
+        let (first, count) = to.rows_of(j);
+        let from = piece.from.column_piece(r.col0 + j, r.row0 + first, count);
+        copy::copy(to.column_mut(j), from, streaming);
+    }
+    copy::fence();
+}
+
+/// Makes pages. Errors are ignored: the pages are then made when they are written.
+fn populate(range: &core::ops::Range<usize>) {
+    let start = core::ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: whole pages inside the result's memory, which the call's owner lends for writing; the
+    // advice changes no content.
+    unsafe { libc::madvise(start, range.len(), MADV_POPULATE_WRITE) };
+}
