@@ -5,10 +5,13 @@ mod build;
 mod gemm;
 pub mod program;
 mod rank_k;
+mod rates;
 mod sizes;
+mod substitution;
 mod symm;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod triangular;
 mod update;
 
@@ -35,11 +38,12 @@ fn plan_with(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Result<Pr
         _ => return Err(Failure::Unsupported("not a level-3 routine")),
     };
     let needed_bytes = program.bytes(call.precision.elem_bytes());
-    if needed_bytes > tuning.budget_bytes {
-        return Err(Failure::OutOfMemory {
-            needed_bytes,
-            budget_bytes: tuning.budget_bytes,
-        });
+    let budget_bytes = tuning.budget_bytes;
+    if needed_bytes <= budget_bytes {
+        return Ok(program);
     }
-    Ok(program)
+    match call.op {
+        Trmm | Trsm => substitution::out_of_core(call, budget_bytes, sizes),
+        _ => tiles::out_of_core(call, budget_bytes, sizes),
+    }
 }

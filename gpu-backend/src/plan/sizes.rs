@@ -27,6 +27,14 @@ pub struct Sizes {
     /// trmm and trsm go front by front of the triangle, instead of panel by panel of the result, when the
     /// other dimension has at most this many hundredths of the triangle's order.
     pub triangle_fronts_percent: usize,
+    /// Slots of the ring through which panels pass when the operands do not fit: one in use, one ready,
+    /// one on its way.
+    pub slots: usize,
+    /// Largest inner dimension of such a panel: a kernel's reading and writing of C is then 6 % of its
+    /// time, and more would only take room from the tile of C.
+    pub inner_max: usize,
+    /// Largest order of a block of a triangle that passes through the ring.
+    pub block_max: usize,
 }
 
 impl Sizes {
@@ -40,6 +48,9 @@ impl Sizes {
         long_k: 16,
         symm_block: None,
         triangle_fronts_percent: 50,
+        slots: 3,
+        inner_max: 1024,
+        block_max: 4096,
     };
 
     /// Cuts `length` rows into panels, each with kernels over at most `other` columns of the result and
@@ -85,4 +96,10 @@ pub fn ranges(length: usize, width: usize) -> Vec<Range<usize>> {
         .step_by(width)
         .map(|start| start..end(start))
         .collect()
+}
+
+/// Numbers of parts worth a try: all small ones, then ever fewer, and the most.
+pub fn part_counts(most: usize) -> impl Iterator<Item = usize> {
+    let next = move |&parts: &usize| (parts < most).then(|| (parts + 1 + parts / 16).min(most));
+    std::iter::successors(Some(1), next)
 }

@@ -115,6 +115,15 @@ impl Symm {
         }
     }
 
+    /// The block of A as stored that takes range `inner` of B to range `own` of C, if all of it that is
+    /// used is in the stored triangle.
+    pub fn stored_block(&self, own: &Range<usize>, inner: &Range<usize>) -> Rectangle {
+        match self.side {
+            Side::L => block(own, inner),
+            Side::R => block(inner, own),
+        }
+    }
+
     /// The block of the whole A that takes range `inner` of B to range `own` of C.
     pub fn a_block(&self, own: &Range<usize>, inner: &Range<usize>) -> (Trans, Rectangle) {
         match self.side {

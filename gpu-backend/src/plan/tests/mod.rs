@@ -54,7 +54,7 @@ prop_compose! {
         precision in proptest::sample::select(&Precision::ALL[..]),
         (right, upper, unit) in any::<(bool, bool, bool)>(),
         transa in trans(), transb in trans(),
-        (m, n, k) in (1usize..40, 1usize..40, 1usize..40),
+        (m, n, k) in (1usize..32, 1usize..32, 1usize..32),
         alpha in scalar(false), beta in scalar(true),
     ) -> Case {
         Case {
@@ -75,12 +75,15 @@ prop_compose! {
     /// Constants so small that small calls are cut into many panels.
     fn small_sizes()(
         panel_min_bytes in 1usize..1000,
-        tile in 1usize..9,
+        tile in 1usize..7,
         panels_max in 1usize..9,
         panels_wanted in 1usize..5,
         long_k in 1usize..9,
         symm_block in proptest::option::of(1usize..9),
         triangle_fronts_percent in 0usize..300,
+        slots in 1usize..5,
+        inner_max in 1usize..20,
+        block_max in 1usize..20,
     ) -> Sizes {
         Sizes {
             panel_min_bytes,
@@ -90,6 +93,9 @@ prop_compose! {
             long_k,
             symm_block,
             triangle_fronts_percent,
+            slots,
+            inner_max,
+            block_max,
         }
     }
 }
@@ -144,6 +150,21 @@ proptest! {
     ) {
         let tuning = Tuning { sm_count, budget_bytes: u64::MAX / 2 };
         check(&case, &tuning, &sizes, seed)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_that_does_not_fit_gives_the_defined_result(
+        case in cases(), sizes in small_sizes(), sm_count in 1usize..5, seed in any::<u64>(),
+        permille in 0u64..1000,
+    ) {
+        let whole = super::plan_with(&case.call(), &Tuning { sm_count, budget_bytes: u64::MAX / 2 }, &sizes);
+        let whole_bytes = whole.map_err(|e| TestCaseError::fail(format!("{e}")))?;
+        let budget_bytes = whole_bytes.bytes(case.precision.elem_bytes()) * permille / 1000;
+        check(&case, &Tuning { sm_count, budget_bytes }, &sizes, seed)?;
     }
 }
 
