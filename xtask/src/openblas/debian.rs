@@ -5,7 +5,7 @@
 
 use super::{sha256, with_step};
 use crate::tools::quiet;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -123,34 +123,48 @@ fn download(mirror: Option<&str>, packages: &[&Package], store: &Path, dir: &Pat
         "APT::Sandbox::User=root".to_owned(),
         "APT::Architecture=amd64".to_owned(),
         "Acquire::Languages=none".to_owned(),
+        // Without this a mirror that cannot be reached is a warning.
+        "APT::Update::Error-Mode=any".to_owned(),
     ];
-    let get = |command: &str| {
+    let get = |arguments: &[&str]| -> Result<()> {
         let mut apt_get = Command::new("apt-get");
         for option in &options {
             apt_get.arg("-o").arg(option);
         }
-        apt_get.arg(command).current_dir(store);
-        apt_get
+        let output = apt_get
+            .args(arguments)
+            .env("LC_ALL", "C")
+            .current_dir(store)
+            .output()?;
+        ensure!(output.status.success(), "{}", complaint(&output.stderr));
+        Ok(())
     };
-    quiet(&mut get("update")).with_context(|| {
+    get(&["update"]).with_context(|| {
         format!(
-            "apt cannot read Debian {SUITE} from the mirror {mirror}; give another with --mirror URL, or \
-             an OpenBLAS source archive with --source TARBALL"
+            "apt cannot read Debian {SUITE} from {mirror}; give another mirror with `cargo xtask \
+             openblas --mirror URL`, or an OpenBLAS source archive with --source TARBALL"
         )
     })?;
     for package in packages {
-        quiet(get("download").arg(format!("{}={}", package.name, package.version))).with_context(
-            || {
-                format!(
-                    "the mirror does not offer {} {} any more",
-                    package.name, package.version
-                )
-            },
-        )?;
+        let wanted = format!("{}={}", package.name, package.version);
+        get(&["download", &wanted]).with_context(|| {
+            format!(
+                "{mirror} does not offer {wanted}; update this checkout, or give another mirror with \
+                 `cargo xtask openblas --mirror URL`, or an OpenBLAS source archive with --source TARBALL"
+            )
+        })?;
         // apt writes a colon of the version as %3a; these versions have none.
         checked(&store.join(package.file()), package)?;
     }
     Ok(())
+}
+
+/// The line in which apt says what is wrong.
+fn complaint(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let line = said.lines().find(|line| line.starts_with("E: "));
+    let line = line.or_else(|| said.lines().next()).unwrap_or_default();
+    line.trim_start_matches("E: ").to_owned()
 }
 
 /// Removes a file that is not the pinned package and says so.
@@ -210,6 +224,14 @@ mod tests {
             ""
         );
         assert_eq!(mirror(""), "");
+    }
+
+    #[test]
+    fn apt_is_quoted_in_one_line() {
+        let said = b"W: a warning\nE: Failed to fetch x\nE: Some index files failed to download.\n";
+        assert_eq!(complaint(said), "Failed to fetch x");
+        assert_eq!(complaint(b"something else\n"), "something else");
+        assert_eq!(complaint(b""), "");
     }
 
     #[test]
