@@ -62,6 +62,9 @@ pub fn unpack(
             download(mirror, &missing, &store, dir)
         })?;
     }
+    if let Some(url) = mirror {
+        fs::write(store.join("mirror.txt"), format!("{url}\n"))?;
+    }
     let root = dir.join("unpacked");
     for package in packages {
         quiet(
@@ -88,9 +91,14 @@ fn is_good(path: &Path, package: &Package) -> bool {
 /// Downloads with apt, which knows the machine's mirror, proxy and credentials, but with a state of its
 /// own: the system's package lists and sources stay as they are, and no privilege is needed.
 fn download(mirror: Option<&str>, packages: &[&Package], store: &Path, dir: &Path) -> Result<()> {
+    // A mirror once given serves later downloads too, where apt knows none.
+    let remembered = store.join("mirror.txt");
     let mirror = match mirror {
         Some(url) => url.to_owned(),
-        None => debian_mirror()?,
+        None => debian_mirror()
+            .or_else(|error| fs::read_to_string(&remembered).map_err(|_| error))?
+            .trim()
+            .to_owned(),
     };
     let apt = dir.join("apt");
     for folder in ["lists/partial", "cache/archives/partial", "etc"] {
