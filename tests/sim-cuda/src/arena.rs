@@ -11,7 +11,7 @@ const ALIGN: u64 = 512;
 const GUARD: u64 = 512;
 
 /// Every new allocation is filled with this: NaN in every floating type.
-const POISON: u8 = 0xff;
+pub const POISON: u8 = 0xff;
 
 /// What an allocation takes of the device.
 fn rounded(bytes: u64) -> u64 {

@@ -1,10 +1,11 @@
 //! Transfers between host and device, linear and of rectangles. Pinned memory is read or written when
 //! the transfer's turn comes; a transfer of other memory is over when the call returns, as in CUDA.
 
+use crate::arena::POISON;
 use crate::delay::Load;
 use crate::driver::{find_stream, queued};
 use crate::state::{self, INVALID_VALUE, Pass, State};
-use crate::stream::{StreamState, Task};
+use crate::stream::{StreamState, Task, Work};
 use crate::watch::Watched;
 use core::ffi::{c_uint, c_void};
 use core::ops::Range;
@@ -207,10 +208,7 @@ pub fn submit(mut pass: Pass, transfer: Transfer, stream: usize) -> Result<(), u
     pass.state.pageable_copies += 1;
     // SAFETY: the caller's own memory, for the length of its call.
     let work = move || unsafe { run(&state::lock(), &transfer) };
-    stream.push(queued(
-        pass.fault,
-        Task::Run(transfer.load(), Box::new(work)),
-    ));
+    stream.push(queued(pass.fault, task(transfer, Box::new(work))));
     drop(pass);
     // CUDA returns from a transfer of pageable memory when it has been read or written.
     stream.drain();
@@ -232,10 +230,31 @@ fn queue_pinned(mut pass: Pass, transfer: Transfer, stream: &StreamState, name: 
             run(&state, &transfer)
         }
     };
-    stream.push(queued(
-        pass.fault,
-        Task::Run(transfer.load(), Box::new(work)),
-    ));
+    stream.push(queued(pass.fault, task(transfer, Box::new(work))));
+}
+
+/// From its turn until it is over, the target of an upload holds nothing: NaN, so that who still or
+/// already reads it then is found.
+fn task(transfer: Transfer, work: Work) -> Task {
+    let load = transfer.load();
+    if transfer.direction == Direction::Out {
+        return Task::Run(load, work);
+    }
+    let begin = move || {
+        let state = state::lock();
+        // If it is not live any more, the work says so.
+        let Some(device) = transfer.resolve(&state) else {
+            return;
+        };
+        for row in 0..transfer.height {
+            // SAFETY: the row lies inside live device memory (just found, under the lock).
+            unsafe {
+                let row = device.add(row * transfer.device_pitch);
+                row.write_bytes(POISON, transfer.width);
+            }
+        }
+    };
+    Task::Split(load, Box::new(begin), work)
 }
 
 /// # Safety

@@ -368,13 +368,14 @@ entries! {
     fn cuStreamQuery(stream: usize) {
         let mut pass = gate("cuStreamQuery")?;
         let stream = find_stream(&mut pass, stream)?;
-        if pass.ignored || stream.is_idle() { Ok(()) } else { Err(NOT_READY) }
+        let idle = stream.is_idle();
+        if pass.is_ignored(!idle) || idle { Ok(()) } else { Err(NOT_READY) }
     }
 
     fn cuStreamSynchronize(stream: usize) {
         let mut pass = gate("cuStreamSynchronize")?;
         let stream = find_stream(&mut pass, stream)?;
-        let ignored = pass.ignored;
+        let ignored = pass.is_ignored(!stream.is_idle());
         drop(pass);
         if !ignored {
             stream.drain();
@@ -390,7 +391,7 @@ entries! {
         let stream = find_stream(&mut pass, stream)?;
         let event = find_event(&mut pass, event)?;
         let number = event.asked();
-        if number > 0 && !pass.ignored {
+        if number > 0 && !pass.is_ignored(!event.happened()) {
             stream.push(queued(pass.fault, Task::Wait(event, number)));
         }
         Ok(())
@@ -421,7 +422,7 @@ entries! {
         let stream = find_stream(&mut pass, stream)?;
         let event = find_event(&mut pass, event)?;
         let number = event.ask();
-        if pass.ignored {
+        if pass.is_ignored(!stream.is_idle()) {
             event.complete(number);
         } else {
             stream.push(queued(pass.fault, Task::Record(event, number)));
@@ -432,13 +433,14 @@ entries! {
     fn cuEventQuery(event: usize) {
         let mut pass = gate_free("cuEventQuery")?;
         let event = find_event(&mut pass, event)?;
-        if pass.ignored || event.happened() { Ok(()) } else { Err(NOT_READY) }
+        let happened = event.happened();
+        if pass.is_ignored(!happened) || happened { Ok(()) } else { Err(NOT_READY) }
     }
 
     fn cuEventSynchronize(event: usize) {
         let mut pass = gate_free("cuEventSynchronize")?;
         let event = find_event(&mut pass, event)?;
-        let ignored = pass.ignored;
+        let ignored = pass.is_ignored(!event.happened());
         drop(pass);
         if !ignored {
             event.await_number(event.asked());

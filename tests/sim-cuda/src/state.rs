@@ -48,7 +48,7 @@ pub struct State {
     pub pending: Pending,
     /// By function.
     pub calls: BTreeMap<&'static str, u64>,
-    /// Calls that were ignored on demand, by function.
+    /// Calls that were ignored on demand where that made a difference, by function.
     pub ignored: BTreeMap<&'static str, u64>,
     /// Transfers that had to be synchronous because their memory was not pinned.
     pub pageable_copies: u64,
@@ -124,8 +124,7 @@ pub struct Pass {
     pub state: MutexGuard<'static, State>,
     /// Late or Hang, for work that is queued.
     pub fault: Option<Kind>,
-    /// The call succeeds and does nothing.
-    pub ignored: bool,
+    ignored: bool,
     pub function: &'static str,
     /// Which call of the function this is, from 1.
     pub nth: u64,
@@ -137,6 +136,14 @@ impl Pass {
         self.state
             .registry
             .born(kind, id, bytes, (self.function, self.nth));
+    }
+
+    /// True if the call is to succeed and do nothing. `matters` says whether that makes a difference.
+    pub fn is_ignored(&mut self, matters: bool) -> bool {
+        if self.ignored && matters {
+            *self.state.ignored.entry(self.function).or_default() += 1;
+        }
+        self.ignored
     }
 
     /// Complains if what was not found has existed.
@@ -202,13 +209,8 @@ pub fn gate(function: &'static str, codes: &Codes, needs_init: bool) -> Result<P
     if needs_init && STICKY.load(Ordering::Acquire) != 0 {
         return Err(codes.lost);
     }
-    let ignored = state
-        .ignores
-        .iter()
-        .any(|ignore| ignore.matches(function, nth));
-    if ignored {
-        *state.ignored.entry(function).or_default() += 1;
-    }
+    let mut ignores = state.ignores.iter();
+    let ignored = ignores.any(|ignore| ignore.matches(function, nth));
     Ok(Pass {
         state,
         fault: kind,

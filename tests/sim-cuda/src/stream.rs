@@ -74,16 +74,23 @@ impl EventState {
     }
 }
 
+/// True while the device runs what is queued.
+fn works() -> bool {
+    STICKY.load(Ordering::Acquire) == 0 && !released()
+}
+
 fn released() -> bool {
     RELEASED.load(Ordering::Acquire)
 }
 
 /// What a stream does at its turn.
-type Work = Box<dyn FnOnce() -> Result<(), String> + Send>;
+pub type Work = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
 pub enum Task {
     /// Runs unless the device is lost; an error loses it.
     Run(Load, Work),
+    /// As `Run`; the first piece runs before the delay.
+    Split(Load, Box<dyn FnOnce() + Send>, Work),
     Record(Arc<EventState>, u64),
     Wait(Arc<EventState>, u64),
     Hang,
@@ -92,7 +99,7 @@ pub enum Task {
 impl Task {
     fn load(&self) -> Load {
         match self {
-            Self::Run(load, _) => *load,
+            Self::Run(load, _) | Self::Split(load, ..) => *load,
             Self::Record(..) | Self::Wait(..) | Self::Hang => Load::Mark,
         }
     }
@@ -184,11 +191,20 @@ impl StreamState {
                     self.changed.wait(&mut queue);
                 }
             };
-            delays.pause(task.load());
+            let load = task.load();
+            let task = match task {
+                Task::Split(load, begin, work) => {
+                    if works() {
+                        begin();
+                    }
+                    Task::Run(load, work)
+                }
+                task => task,
+            };
+            delays.pause(load);
             match task {
-                Task::Run(_, work) => {
-                    if STICKY.load(Ordering::Acquire) == 0
-                        && !released()
+                Task::Run(_, work) | Task::Split(_, _, work) => {
+                    if works()
                         && let Err(why) = work()
                     {
                         state::lock().lose(why);

@@ -1,6 +1,7 @@
 //! Order, leaks, misuse: what the simulation must notice. Streams are stopped at gates, so that nothing
 //! depends on time.
 
+use crate::delay::sim_cuda_set_delay;
 use crate::driver::*;
 use crate::state::{
     INVALID_HANDLE, INVALID_VALUE, NOT_READY, lock, sim_cuda_set_fault, sim_cuda_set_ignore,
@@ -283,6 +284,19 @@ fn each_ignored_call_succeeds_and_does_nothing() {
     ignore(c"cuStreamQuery:every");
     assert_eq!(held_up(&device), (false, true));
 
+    // An ignored call that makes no difference is not counted.
+    ignore(c"cuStreamWaitEvent:every,cuEventRecord:every,cuStreamSynchronize:every");
+    let (done, other) = (device.event(), device.another_stream());
+    // SAFETY: functions without pointers.
+    unsafe {
+        ok(cuEventRecord(done, other));
+        ok(cuStreamWaitEvent(device.stream, done, 0));
+        ok(cuStreamSynchronize(other));
+    }
+    let counted = |line: &String| line.starts_with("ignored ");
+    let report = device.report();
+    assert!(!report.iter().any(counted), "{report:#?}");
+
     let (event, gate) = (device.event(), close_gate(device.stream));
     ignore(c"cuEventSynchronize:1,cuStreamSynchronize:1");
     // SAFETY: functions without pointers.
@@ -312,4 +326,27 @@ fn a_lost_device_ends_every_wait() {
         assert_eq!(cuStreamSynchronize(device.stream), 700);
         assert_eq!(cuEventQuery(event), 700);
     }
+}
+
+#[test]
+fn the_target_of_an_upload_is_nan_from_its_turn_until_it_is_over() {
+    let device = Device::new();
+    let memory = device.upload(&[3; 64]);
+    // Each upload waits for a second before it is done.
+    let delay = c"adversarial:1:100000";
+    // SAFETY: a NUL-terminated string.
+    assert_eq!(unsafe { sim_cuda_set_delay(delay.as_ptr()) }, 0);
+    let (slow, pinned) = (device.another_stream(), device.pinned(64));
+    upload(memory, &pinned, 32, slow);
+    // Reads on another stream without waiting: first what was there, then NaN.
+    let mut found = device.download(memory, 64);
+    while found[0] == 3 {
+        found = device.download(memory, 64);
+    }
+    assert_eq!(
+        (&found[..32], &found[32..]),
+        (&[0xff; 32][..], &[3; 32][..])
+    );
+    finish(slow);
+    assert_eq!(device.download(memory, 32), [0; 32]);
 }

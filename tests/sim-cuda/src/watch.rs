@@ -2,6 +2,7 @@
 //! when it was queued; the target of a download is NaN until the download has run, so that reading it
 //! early shows.
 
+use crate::arena::POISON;
 use crate::copy::{Direction, Transfer};
 use crate::state::State;
 use core::ops::Range;
@@ -9,9 +10,6 @@ use core::ops::Range;
 /// Most bytes of an upload that are compared: a larger one is compared at evenly spread words, since
 /// who reuses a buffer too early overwrites most of it.
 const COMPARED_BYTES: usize = 256 << 10;
-
-/// NaN in every floating type, like the arena's.
-const POISON: u8 = 0xff;
 
 /// Transfers of pinned memory that have not run.
 #[derive(Default)]

@@ -2,11 +2,13 @@
 //! device memory when the work's turn comes. It knows operands and scalars, not what is computed.
 
 use super::{BAD_VALUE, NOT_SUPPORTED, gate, with};
+use crate::arena::POISON;
 use crate::delay::Load;
 use crate::driver::{find_stream, queued};
 use crate::state::{self, State};
 use crate::stream::Task;
 use core::ffi::c_void;
+use core::ops::Range;
 
 /// The four element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,30 @@ impl Operand {
             return Err(BAD_VALUE);
         }
         Ok(())
+    }
+
+    /// Rows of column `j` that are touched.
+    fn rows_of(&self, j: i64) -> Range<i64> {
+        match self.area {
+            Area::Full => 0..self.rows,
+            Area::Triangle { upper, unit } if upper => 0..j + i64::from(!unit),
+            Area::Triangle { unit, .. } => j + i64::from(unit)..self.rows,
+        }
+    }
+
+    /// Makes every element NaN.
+    ///
+    /// # Safety
+    /// `at` is where `resolve` found the operand, still live.
+    unsafe fn poison(&self, at: usize, elem_bytes: u64) {
+        for j in 0..self.cols {
+            let rows = self.rows_of(j);
+            let first = (j * self.ld + rows.start) as usize * elem_bytes as usize;
+            let bytes = (rows.end - rows.start).max(0) as usize * elem_bytes as usize;
+            let column = core::ptr::with_exposed_provenance_mut::<u8>(at.wrapping_add(first));
+            // SAFETY: the caller's promise; only elements that the operand has are written.
+            unsafe { column.write_bytes(POISON, bytes) };
+        }
     }
 
     /// Where the simulation finds it; it must lie in one live allocation as far as it is touched.
@@ -233,7 +259,9 @@ pub fn submit(
     }
     let elem_bytes = job.precision.elem_bytes();
     let factors = factors(&job.factors, on_device);
+    let unread = is_unread(&job.factors, &factors);
     let (operands, compute) = (job.operands, job.compute);
+    let result = operands[operands.len() - 1];
     let work = move || -> Result<(), String> {
         let found = {
             let state = state::lock();
@@ -255,8 +283,15 @@ pub fn submit(
         compute(&found);
         Ok(())
     };
+    let begin = move || {
+        if unread && let Ok(at) = result.resolve(&state::lock(), elem_bytes, function) {
+            // SAFETY: just found in live device memory.
+            unsafe { result.poison(at, elem_bytes) };
+        }
+    };
     let stream = find_stream(&mut pass, stream).map_err(|_| NOT_SUPPORTED)?;
-    stream.push(queued(pass.fault, Task::Run(Load::Kernel, Box::new(work))));
+    let task = Task::Split(Load::Kernel, Box::new(begin), Box::new(work));
+    stream.push(queued(pass.fault, task));
     Ok(())
 }
 
@@ -280,6 +315,14 @@ fn check(job: &Job, on_device: bool) -> Result<(), u32> {
         }
     }
     Ok(())
+}
+
+/// True if beta is known to be 0: the old result is nothing from the work's turn on.
+fn is_unread(factors: &[Factor], values: &[Source]) -> bool {
+    match (factors.get(1), values.get(1)) {
+        (Some(beta), Some(Source::Known(value))) => value.is_zero(beta.precision),
+        _ => false,
+    }
 }
 
 /// A factor that is known, or where it will be read when the work runs.
