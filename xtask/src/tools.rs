@@ -12,15 +12,20 @@ pub fn workspace() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// Where cargo puts what it builds; a relative `CARGO_TARGET_DIR` counts from the workspace.
 pub fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+    let dir = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    workspace().join(dir)
 }
 
 /// The cargo that runs this task, in the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace());
+    // Stated, since the user's own cargo configuration may name another folder or target.
+    command
+        .current_dir(workspace())
+        .env("CARGO_TARGET_DIR", target_dir())
+        .env_remove("CARGO_BUILD_TARGET");
     command
 }
 
@@ -74,6 +79,9 @@ pub fn has_program(name: &str) -> bool {
 /// A line with a spinner for a step of unknown length; it is removed when dropped.
 pub fn step(text: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(text.to_owned());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+        bar.set_style(style);
+    }
     if bar.is_hidden() {
         // Not a terminal (a log, CI): one plain line instead of the spinner.
         eprintln!("{text}");

@@ -7,7 +7,7 @@
 use super::archive::{Halves, Symbols};
 use super::source::{copy, is_recent};
 use super::{exports, remove, sha256, text_key, with_step};
-use crate::tools::{has_program, quiet, workspace};
+use crate::tools::{cargo, has_program, quiet, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -185,7 +185,7 @@ fn fetch(scratch: &Path) -> Result<PathBuf> {
     // The versions of the workspace, which has the crate as a part of openblas-src.
     copy(&workspace().join("Cargo.lock"), &project.join("Cargo.lock"))?;
     with_step("Compiling openblas-src's downloader", || {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = cargo();
         cargo.args(["build", "--quiet"]).current_dir(&project);
         cargo.env("CARGO_TARGET_DIR", project.join("target"));
         quiet(&mut cargo)
