@@ -3,9 +3,10 @@
 
 use super::build::{Builder, Held, block};
 use super::program::{Area, Operand, Program, Tuning};
-use super::sizes::Sizes;
+use super::rates;
+use super::sizes::{Sizes, Widths};
 use super::update::{Panels, Update};
-use call::Level3Call;
+use call::{Level3Call, Precision};
 use std::ops::Range;
 
 /// A gemm's operands on the device.
@@ -36,10 +37,11 @@ pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program
         let row_bytes = (m + n).saturating_mul(elem_bytes);
         gemm.cut_k(m, n, &sizes.cut(k, row_bytes, sizes.panels_max));
     } else {
-        let row_bytes = |other: usize| (k + other).saturating_mul(elem_bytes);
-        let a_panels = sizes.panels(m, n, row_bytes(n), tuning.sm_count);
-        let b_panels = sizes.panels(n, m, row_bytes(m), tuning.sm_count);
-        gemm.fronts(&a_panels, &b_panels);
+        let row_bytes = |other: usize| k.saturating_add(other).saturating_mul(elem_bytes);
+        let a_widths = sizes.widths(m, n, row_bytes(n), tuning.sm_count);
+        let b_widths = sizes.widths(n, m, row_bytes(m), tuning.sm_count);
+        let lead = gemm.lead((m, n), call.precision, sizes);
+        gemm.fronts(lead, &a_widths, &b_widths);
     }
     gemm.program.finish(false)
 }
@@ -73,39 +75,66 @@ impl Gemm {
     }
 
     /// One block of the result, with its old value up and its new one down.
-    fn front(&mut self, rows: &Range<usize>, cols: &Range<usize>) {
-        self.upload_c(rows, cols);
-        self.multiply(rows, cols, &(0..self.k));
+    fn front(&mut self, rows: &Range<usize>, cols: &Range<usize>, inner: &Range<usize>) {
+        if inner.start == 0 {
+            self.upload_c(rows, cols);
+        }
+        self.multiply(rows, cols, inner);
         self.program
             .download(&self.c, block(rows, cols), Area::Full);
         self.program.next();
     }
 
+    /// The part of the inner dimension that is multiplied first, for the whole result.
+    fn lead(&mut self, (m, n): (usize, usize), precision: Precision, sizes: &Sizes) -> usize {
+        let elem_bytes = precision.elem_bytes();
+        let flops_of_one = rates::flops_of_one(precision);
+        let lead = (self.k / 100 * sizes.lead_percent) / sizes.tile * sizes.tile;
+        let (edges, k) = ((m + n) as f64, self.k as f64);
+        let kernels_s = m as f64 * n as f64 * k * flops_of_one / rates::KERNEL_FLOPS_PER_S;
+        let uploads_s = edges * k * elem_bytes as f64 / rates::UP_BYTES_PER_S;
+        let heavy = kernels_s * 100.0 >= uploads_s * sizes.lead_from_percent as f64;
+        // With an old result its upload would come first, and nothing be unlocked by it.
+        if lead == 0 || !heavy || !self.update.beta.is_zero() {
+            return 0;
+        }
+        let (rows, cols) = (0..m, 0..n);
+        let row_bytes = (m + n).saturating_mul(elem_bytes);
+        for inner in sizes.cut(lead, row_bytes, sizes.panels_max) {
+            self.upload_a(&rows, &inner);
+            self.upload_b(&inner, &cols);
+            self.multiply(&rows, &cols, &inner);
+            self.program.next();
+        }
+        lead
+    }
+
     /// One panel of A or B a step, always the one that unlocks more flops for its bytes: a panel of A
     /// unlocks as many for each of its rows as columns of B are there, and the other way round.
-    fn fronts(&mut self, a_panels: &[Range<usize>], b_panels: &[Range<usize>]) {
-        let inner = 0..self.k;
-        let (mut a_panels, mut b_panels) = (a_panels.iter(), b_panels.iter());
-        let (Some(first_rows), Some(first_cols)) = (a_panels.next(), b_panels.next()) else {
-            return;
-        };
-        self.upload_a(first_rows, &inner);
-        self.upload_b(&inner, first_cols);
-        self.front(first_rows, first_cols);
-        let (mut rows_there, mut cols_there) = (first_rows.end, first_cols.end);
+    fn fronts(&mut self, lead: usize, a_widths: &Widths, b_widths: &Widths) {
+        let inner = lead..self.k;
+        let (mut rows_there, mut cols_there) = (0, 0);
         loop {
-            let take_a = b_panels.len() == 0 || cols_there >= rows_there;
-            if let Some(rows) = a_panels.as_slice().first().filter(|_| take_a) {
-                a_panels.next();
-                self.upload_a(rows, &inner);
-                self.front(rows, &(0..cols_there));
-                rows_there = rows.end;
-            } else if let Some(cols) = b_panels.next() {
-                self.upload_b(&inner, cols);
-                self.front(&(0..rows_there), cols);
-                cols_there = cols.end;
-            } else {
-                return;
+            let rows = a_widths.next(rows_there, cols_there, false);
+            let cols = b_widths.next(cols_there, rows_there, false);
+            match (rows, cols) {
+                (Some(rows), Some(cols)) if rows_there == 0 => {
+                    self.upload_a(&rows, &inner);
+                    self.upload_b(&inner, &cols);
+                    self.front(&rows, &cols, &inner);
+                    (rows_there, cols_there) = (rows.end, cols.end);
+                }
+                (Some(rows), cols) if cols.is_none() || cols_there >= rows_there => {
+                    self.upload_a(&rows, &inner);
+                    self.front(&rows, &(0..cols_there), &inner);
+                    rows_there = rows.end;
+                }
+                (_, Some(cols)) => {
+                    self.upload_b(&inner, &cols);
+                    self.front(&(0..rows_there), &cols, &inner);
+                    cols_there = cols.end;
+                }
+                (_, None) => return,
             }
         }
     }

@@ -43,7 +43,18 @@ fn plan_with(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Result<Pr
         return Ok(program);
     }
     match call.op {
-        Trmm | Trsm => substitution::out_of_core(call, budget_bytes, sizes),
+        Trmm | Trsm => {
+            // Without a second copy of the result it may still fit.
+            let panels = Sizes {
+                triangle_fronts_percent: 0,
+                ..*sizes
+            };
+            let program = triangular::in_core(call, tuning, &panels);
+            if program.bytes(call.precision.elem_bytes()) <= budget_bytes {
+                return Ok(program);
+            }
+            substitution::out_of_core(call, budget_bytes, sizes)
+        }
         _ => tiles::out_of_core(call, budget_bytes, sizes),
     }
 }

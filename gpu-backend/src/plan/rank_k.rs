@@ -50,7 +50,10 @@ pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program
     } else {
         let row_bytes =
             (k.saturating_mul(operands).saturating_add(n / 2)).saturating_mul(elem_bytes);
-        for panel in sizes.panels(n, n, row_bytes, tuning.sm_count) {
+        let widths = sizes.widths(n, n, row_bytes, tuning.sm_count);
+        let mut there = 0;
+        while let Some(panel) = widths.next(there, there, rank_k.whole_blocks()) {
+            there = panel.end;
             rank_k.front(&panel);
         }
     }
@@ -94,11 +97,17 @@ impl RankK {
         self.program.kernels(kernels);
     }
 
-    /// The kernels of one front of the triangle. gemmtr computes the whole diagonal block: its other
-    /// triangle is never downloaded.
+    /// True where a front is one gemm, the whole diagonal block included, whose other triangle is never
+    /// downloaded: syrk of a block so small leaves most multiprocessors idle. A Hermitian update needs
+    /// its own kernel, which keeps the diagonal real.
+    fn whole_blocks(&self) -> bool {
+        !self.update.hermitian()
+    }
+
+    /// The kernels of one front of the triangle.
     fn multiply_front(&mut self, panel: &Range<usize>, inner: &Range<usize>) {
         let (rows, cols) = Update::front(self.uplo, panel);
-        if !self.update.symmetric() {
+        if self.whole_blocks() {
             return self.multiply(&rows, &cols, inner);
         }
         let before = 0..panel.start;

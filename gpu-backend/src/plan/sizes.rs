@@ -25,7 +25,8 @@ pub struct Sizes {
     /// panel.
     pub symm_block: Option<usize>,
     /// trmm and trsm go front by front of the triangle, instead of panel by panel of the result, when the
-    /// other dimension has at most this many hundredths of the triangle's order.
+    /// other dimension has at most this many hundredths of the triangle's order: compute starts before the
+    /// triangle is there, and most of it is gemm. Beyond, both take as long.
     pub triangle_fronts_percent: usize,
     /// Slots of the ring through which panels pass when the operands do not fit: one in use, one ready,
     /// one on its way.
@@ -35,6 +36,12 @@ pub struct Sizes {
     pub inner_max: usize,
     /// Largest order of a block of a triangle that passes through the ring.
     pub block_max: usize,
+    /// Hundredths of gemm's inner dimension that are multiplied first, for the whole result, where kernels
+    /// take longer than `lead_from_percent` of the uploads. Fronts alone unlock their work with the square
+    /// of the bytes, so that kernels wait at first and are late at the end; this part is unlocked evenly.
+    pub lead_percent: usize,
+    /// See `lead_percent`.
+    pub lead_from_percent: usize,
 }
 
 impl Sizes {
@@ -43,14 +50,16 @@ impl Sizes {
     pub const DEFAULT: Self = Self {
         panel_min_bytes: 4 << 20,
         tile: 128,
-        panels_max: 16,
-        panels_wanted: 4,
+        panels_max: 12,
+        panels_wanted: 8,
         long_k: 16,
         symm_block: None,
-        triangle_fronts_percent: 50,
+        triangle_fronts_percent: 400,
         slots: 3,
         inner_max: 1024,
         block_max: 4096,
+        lead_percent: 15,
+        lead_from_percent: 60,
     };
 
     /// Cuts `length` rows into panels, each with kernels over at most `other` columns of the result and
@@ -66,6 +75,26 @@ impl Sizes {
         let full_waves = length.div_ceil(self.tile) / wave.max(1);
         let most = full_waves.max(self.panels_wanted).min(self.panels_max);
         self.cut(length, row_bytes, most)
+    }
+
+    /// The widths of panels that are cut one by one, each with kernels over a known part of the result:
+    /// around the width of [`Sizes::panels`], so that the kernels fill whole waves of multiprocessors.
+    pub fn widths(&self, length: usize, other: usize, row_bytes: usize, sm_count: usize) -> Widths {
+        let panels = self.panels(length, other, row_bytes, sm_count);
+        let most = panels.first().map_or(length, Range::len);
+        let tiles = most.div_ceil(self.tile);
+        let least_bytes = self
+            .panel_min_bytes
+            .div_ceil(row_bytes.max(1))
+            .div_ceil(self.tile);
+        Widths {
+            length,
+            tile: self.tile,
+            sm_count,
+            least: tiles.div_ceil(2).max(least_bytes).min(tiles),
+            wanted: tiles,
+            most: tiles + tiles / 2,
+        }
     }
 
     /// True if the inner dimension of an m x n result is cut instead of the result.
@@ -85,6 +114,39 @@ impl Sizes {
             length,
             width.checked_next_multiple_of(self.tile).unwrap_or(width),
         )
+    }
+}
+
+/// A rule for the widths of panels. Widths are in tiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Widths {
+    length: usize,
+    tile: usize,
+    sm_count: usize,
+    least: usize,
+    wanted: usize,
+    most: usize,
+}
+
+impl Widths {
+    /// The panel that begins at `start`, whose kernels go over `there` rows or columns of the result (and
+    /// the panel's own, if `own`); `None` behind the last one.
+    pub fn next(&self, start: usize, there: usize, own: bool) -> Option<Range<usize>> {
+        let left = self.length.checked_sub(start).filter(|&left| left > 0)?;
+        let left_tiles = left.div_ceil(self.tile);
+        let waste = |width: usize| {
+            let other = there.div_ceil(self.tile) + if own { width } else { 0 };
+            let tiles = width.saturating_mul(other.max(1));
+            let waves = tiles.div_ceil(self.sm_count.max(1));
+            // Idle places in waves, in thousandths of all.
+            1000 - (tiles as u128 * 1000 / (waves as u128 * self.sm_count.max(1) as u128)) as usize
+        };
+        let leaves_enough = |width: usize| width == left_tiles || left_tiles - width >= self.least;
+        let width = (self.least..=self.most.min(left_tiles))
+            .filter(|&width| leaves_enough(width))
+            .min_by_key(|&width| (waste(width), width.abs_diff(self.wanted)))
+            .unwrap_or(left_tiles);
+        Some(start..self.length.min(start.saturating_add(width * self.tile)))
     }
 }
 

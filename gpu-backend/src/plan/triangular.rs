@@ -191,11 +191,14 @@ pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program
     let (order, other) = (triangular.order, triangular.other);
     if other as u128 * 100 <= order as u128 * sizes.triangle_fronts_percent as u128 {
         // A row of A's front has order / 2 elements on average.
-        let row_bytes = (order / 2)
-            .saturating_add(2 * other)
-            .saturating_mul(elem_bytes);
-        let blocks = sizes.panels(order, other, row_bytes, tuning.sm_count);
-        fronts(&triangular, blocks)
+        let row_elements = (order / 2).saturating_add(other.saturating_mul(2));
+        let row_bytes = row_elements.saturating_mul(elem_bytes);
+        let widths = sizes.widths(order, other, row_bytes, tuning.sm_count);
+        let next = |block: &Range<usize>| widths.next(block.end, other, false);
+        fronts(
+            &triangular,
+            std::iter::successors(next(&(0..0)), next).collect(),
+        )
     } else {
         let row_bytes = order.saturating_mul(2 * elem_bytes);
         panels(

@@ -67,6 +67,11 @@ impl Update {
         self.kind != Kind::Gemm
     }
 
+    /// True for herk and her2k.
+    pub fn hermitian(&self) -> bool {
+        self.hermitian
+    }
+
     /// The operands that rows of the result need.
     pub fn row_operands(&self) -> &'static [Operand] {
         match self.kind {

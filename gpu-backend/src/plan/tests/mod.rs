@@ -3,8 +3,11 @@
 
 mod case;
 mod complex;
+mod figures;
 mod interpret;
 mod kernels;
+mod large;
+mod simulate;
 
 use super::program::{Tuning, ld_bytes};
 use super::sizes::Sizes;
@@ -84,6 +87,7 @@ prop_compose! {
         slots in 1usize..5,
         inner_max in 1usize..20,
         block_max in 1usize..20,
+        (lead_percent, lead_from_percent) in (0usize..100, 0usize..2),
     ) -> Sizes {
         Sizes {
             panel_min_bytes,
@@ -96,6 +100,8 @@ prop_compose! {
             slots,
             inner_max,
             block_max,
+            lead_percent,
+            lead_from_percent,
         }
     }
 }
