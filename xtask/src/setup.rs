@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: brings what the build, the demo and the tests need of the system, by apt.
 //!
 //! Without root or sudo it installs nothing: it prints the exact command and fails. What is needed stands
-//! in `xtask/packages.txt`, which `.cargo/cc` reads too.
+//! in `xtask/packages.txt`, which `.cargo/rustc` reads too.
 
 use crate::tools::{has_program, loud, quiet};
 use anyhow::{Result, bail};
@@ -144,7 +144,7 @@ mod tests {
             test.len(),
             PACKAGES.lines().filter(|l| !l.starts_with('#')).count()
         );
-        // `.cargo/cc` prints the names as they stand.
+        // `.cargo/rustc` prints the names as they stand.
         for name in test {
             assert!(
                 name.bytes()
