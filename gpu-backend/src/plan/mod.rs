@@ -53,7 +53,7 @@ fn plan_with(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Result<Pr
             if program.bytes(call.precision.elem_bytes()) <= budget_bytes {
                 return Ok(program);
             }
-            substitution::out_of_core(call, budget_bytes, sizes)
+            substitution::out_of_core(call, tuning, sizes)
         }
         _ => tiles::out_of_core(call, budget_bytes, sizes),
     }

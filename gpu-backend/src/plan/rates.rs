@@ -10,6 +10,9 @@ pub const UP_BYTES_PER_S: f64 = 47e9;
 pub const DOWN_BYTES_PER_S: f64 = 44e9;
 /// Bytes per second each way when both are busy.
 pub const BOTH_BYTES_PER_S: f64 = 38e9;
+/// Seconds that a step's uploads take besides their bytes. Chosen, as the launch of a kernel and the wait
+/// for an event.
+pub const STEP_S: f64 = 20e-6;
 /// Real operations per second of large kernels: dgemm 62e12, sgemm 50e12.
 pub const KERNEL_FLOPS_PER_S: f64 = 60e12;
 /// The k with which a gemm kernel reaches half its rate, since it also reads and writes C. Chosen: 512

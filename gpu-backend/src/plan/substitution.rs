@@ -7,7 +7,7 @@
 //! up; its second half follows while its first half is computed.
 
 use super::build::{Builder, Held, block};
-use super::program::{Area, Buffer, Operand, Program};
+use super::program::{Area, Buffer, Operand, Program, Tuning};
 use super::rates;
 use super::sizes::{Sizes, part_counts, ranges};
 use super::triangular::Triangular;
@@ -19,6 +19,15 @@ use std::ops::Range;
 struct Cut {
     block: usize,
     panel: usize,
+}
+
+/// What the choice of a cut depends on besides the call's sizes.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    elem_bytes: usize,
+    /// Real operations of one multiplication and addition.
+    flops: f64,
+    sm_count: usize,
 }
 
 /// One kernel: block `own` of the result from block `from` (the same: the diagonal block).
@@ -38,14 +47,17 @@ struct Task {
 /// [`Failure::OutOfMemory`] when the smallest panel and blocks pass the budget.
 pub fn out_of_core(
     call: &Level3Call<'_>,
-    budget_bytes: u64,
+    tuning: &Tuning,
     sizes: &Sizes,
 ) -> Result<Program, Failure> {
     let triangular = Triangular::new(call);
-    let elem_bytes = call.precision.elem_bytes();
-    let flops = rates::flops_of_one(call.precision);
-    let cut = choose(&triangular, (elem_bytes, flops), budget_bytes, sizes)?;
-    let writer = Writer::new(&triangular, &cut, sizes);
+    let machine = Machine {
+        elem_bytes: call.precision.elem_bytes(),
+        flops: rates::flops_of_one(call.precision),
+        sm_count: tuning.sm_count,
+    };
+    let cut = choose(&triangular, &machine, tuning.budget_bytes, sizes)?;
+    let writer = Writer::new(&triangular, &cut, machine.elem_bytes, sizes);
     Ok(writer.write())
 }
 
@@ -61,17 +73,22 @@ struct Writer<'t> {
     slots: Vec<usize>,
     /// For each block, the steps that must be over before its place may be overwritten.
     busy_until: Vec<usize>,
-    /// For each block, the panel that it holds or was last asked to hold, plus one.
-    holds: Vec<usize>,
+    /// For each block, the panel that it was last asked to hold, plus one, and how many chunks of it.
+    holds: Vec<(usize, usize)>,
+    /// For each block, panels whose last task for it is written.
+    finished: Vec<usize>,
+    /// Runs of the other dimension in which a block comes up.
+    chunks: usize,
 }
 
 impl<'t> Writer<'t> {
-    fn new(triangular: &'t Triangular, cut: &Cut, sizes: &Sizes) -> Self {
+    fn new(triangular: &'t Triangular, cut: &Cut, elem_bytes: usize, sizes: &Sizes) -> Self {
         let mut blocks = triangular.by_need(ranges(triangular.order, cut.block));
         if !triangular.solves() {
             // In place: a block is overwritten when all that need its old value are done.
             blocks.reverse();
         }
+        let block_bytes = (cut.block * elem_bytes).saturating_mul(cut.panel);
         let mut program = Builder::default();
         let c_part = triangular.part(&(0..triangular.order), &(0..cut.panel));
         let c = program.buffer(c_part.rows, c_part.cols);
@@ -84,7 +101,9 @@ impl<'t> Writer<'t> {
             program,
             half: blocks.len() / 2,
             busy_until: vec![0; blocks.len()],
-            holds: vec![0; blocks.len()],
+            finished: vec![0; blocks.len()],
+            holds: vec![(0, 0); blocks.len()],
+            chunks: (block_bytes / sizes.panel_min_bytes.max(1)).clamp(1, cut.panel),
             blocks,
             panels: ranges(triangular.other, cut.panel),
             c,
@@ -94,13 +113,27 @@ impl<'t> Writer<'t> {
 
     fn write(mut self) -> Program {
         let (first_half, second_half) = (0..self.half, self.half..self.blocks.len());
+        // trsm needs its second half row by row, trmm is done with its first half row by row: what comes
+        // up has two phases' time.
+        let (middle, solves) = (self.chunks * self.half.max(1) / 2, self.triangular.solves());
         for panel in 0..self.panels.len() {
-            let within_first = self.within(&first_half);
-            self.phase(panel, &within_first, (panel, second_half.clone()));
-            let between = self.between();
-            self.phase(panel, &between, (panel, 0..0));
-            let within_second = self.within(&second_half);
-            self.phase(panel, &within_second, (panel + 1, first_half.clone()));
+            let own = |units| (panel, second_half.start, units);
+            let next = |units| (panel + 1, first_half.start, units);
+            let own_units = self.chunks * second_half.len();
+            let next_units = self.chunks * first_half.len();
+            let tasks = self.within(&first_half);
+            let in_first = if solves { middle } else { own_units };
+            self.phase(panel, &tasks, own(0..in_first));
+            let tasks = self.between();
+            let meanwhile = if solves {
+                own(in_first..own_units)
+            } else {
+                next(0..middle)
+            };
+            self.phase(panel, &tasks, meanwhile);
+            let tasks = self.within(&second_half);
+            let before = if solves { 0 } else { middle.min(next_units) };
+            self.phase(panel, &tasks, next(before..next_units));
         }
         self.program.finish(true)
     }
@@ -162,16 +195,24 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Writes tasks, one a step, and meanwhile brings up the blocks `next` (of the panel it names), spread
-    /// over the steps.
-    fn phase(&mut self, panel: usize, tasks: &[Task], (next_panel, next): (usize, Range<usize>)) {
+    /// Writes tasks, one a step, and meanwhile brings up chunks of blocks, from the first unit to the last
+    /// spread over the steps: (panel, first block, units).
+    fn phase(
+        &mut self,
+        panel: usize,
+        tasks: &[Task],
+        (next_panel, first, units): (usize, usize, Range<usize>),
+    ) {
         for (i, task) in tasks.iter().enumerate() {
-            let due = next.start + (next.len() * (i + 1)).div_ceil(tasks.len());
             for block in [task.own, task.from] {
-                self.bring(block, panel, true);
+                self.bring(block, panel, self.chunks, true);
             }
+            let due = units.start + (units.len() * (i + 1)).div_ceil(tasks.len());
             if next_panel < self.panels.len() {
-                (next.start..due).for_each(|block| self.bring(block, next_panel, false));
+                for unit in (0..due).step_by(self.chunks) {
+                    let chunks = self.chunks.min(due - unit);
+                    self.bring(first + unit / self.chunks, next_panel, chunks, false);
+                }
             }
             self.step(panel, task);
         }
@@ -186,19 +227,31 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Uploads a block of the result, unless it is there; if not `now`, only if that holds nobody back.
-    fn bring(&mut self, block: usize, panel: usize, now: bool) {
+    /// Uploads the first so many chunks of a block of the result, unless they are there; if not `now`, only
+    /// if that holds nobody back.
+    fn bring(&mut self, block: usize, panel: usize, chunks: usize, now: bool) {
         let patience = (self.program.number() + 1).saturating_sub(self.slots.len());
-        if self.holds[block] > panel || (!now && self.busy_until[block] > patience) {
+        let (held_panel, held_chunks) = self.holds[block];
+        let there = if held_panel == panel + 1 {
+            held_chunks
+        } else {
+            0
+        };
+        let waits = !now && (self.finished[block] < panel || self.busy_until[block] > patience);
+        if held_panel > panel + 1 || there >= chunks || waits {
             return;
         }
-        self.holds[block] = panel + 1;
+        self.holds[block] = (panel + 1, chunks);
         self.program.after(self.busy_until[block]);
-        let part = self
-            .triangular
-            .part(&self.blocks[block], &self.panels[panel]);
-        let held = self.held(panel);
-        self.program.upload(&held, part, Area::Full);
+        let other = &self.panels[panel];
+        let width = other.len().div_ceil(self.chunks);
+        let at = |chunk: usize| other.end.min(other.start + chunk * width);
+        let run = at(there)..at(chunks);
+        if !run.is_empty() {
+            let part = self.triangular.part(&self.blocks[block], &run);
+            let held = self.held(panel);
+            self.program.upload(&held, part, Area::Full);
+        }
     }
 
     fn step(&mut self, panel: usize, task: &Task) {
@@ -238,6 +291,7 @@ impl<'t> Writer<'t> {
         };
         self.program.kernels([kernel]);
         if task.last {
+            self.finished[task.own] = panel + 1;
             let part = self.triangular.part(&own, &other);
             self.program.download(&c, part, Area::Full);
         }
@@ -274,24 +328,29 @@ fn bytes(triangular: &Triangular, elem_bytes: usize, cut: &Cut, sizes: &Sizes) -
 
 /// Predicted seconds of a cut: the longer one of uploads and kernels, and what nothing overlaps at the
 /// beginning and the end.
-fn seconds(triangular: &Triangular, elem_bytes: usize, flops: f64, cut: &Cut) -> f64 {
+fn seconds(triangular: &Triangular, call: &Machine, cut: &Cut, sizes: &Sizes) -> f64 {
     let (order, other) = (triangular.order as f64, triangular.other as f64);
     let panels = triangular.other.div_ceil(cut.panel) as f64;
     let block_order = cut.block as f64;
-    let c_bytes = order * other * elem_bytes as f64;
-    let a_bytes = panels * order * (order + block_order) / 2.0 * elem_bytes as f64;
-    let up_s = (a_bytes + c_bytes) / rates::BOTH_BYTES_PER_S;
-    let kernel_flops = order * (order + block_order) / 2.0 * other * flops;
-    let kernels_s =
-        kernel_flops / rates::KERNEL_FLOPS_PER_S * (block_order + rates::HALF_RATE_K) / block_order;
-    let ends = 2.0 * block_order * cut.panel as f64 * elem_bytes as f64;
+    let elem_bytes = call.elem_bytes as f64;
+    let c_bytes = order * other * elem_bytes;
+    let a_bytes = panels * order * (order + block_order) / 2.0 * elem_bytes;
+    let steps = panels * (order / block_order).ceil().powi(2) / 2.0;
+    let up_s = (a_bytes + c_bytes) / rates::BOTH_BYTES_PER_S + steps * rates::STEP_S;
+    let kernel_flops = order * (order + block_order) / 2.0 * other * call.flops;
+    let inner_rate = block_order / (block_order + rates::HALF_RATE_K);
+    let tiles = cut.block.div_ceil(sizes.tile) * cut.panel.div_ceil(sizes.tile);
+    let waves = tiles.div_ceil(call.sm_count.max(1)) * call.sm_count.max(1);
+    let wave_rate = tiles as f64 / waves as f64;
+    let kernels_s = kernel_flops / (rates::KERNEL_FLOPS_PER_S * inner_rate * wave_rate);
+    let ends = 2.0 * block_order * cut.panel as f64 * elem_bytes;
     up_s.max(kernels_s) + ends / rates::DOWN_BYTES_PER_S
 }
 
 /// The fastest cut that fits.
 fn choose(
     triangular: &Triangular,
-    (elem_bytes, flops): (usize, f64),
+    call: &Machine,
     budget_bytes: u64,
     sizes: &Sizes,
 ) -> Result<Cut, Failure> {
@@ -306,10 +365,10 @@ fn choose(
         let widest = part_counts(triangular.other.div_ceil(least.panel)).find_map(|parts| {
             let panel = triangular.other.div_ceil(parts).max(least.panel);
             let cut = Cut { block, panel };
-            (bytes(triangular, elem_bytes, &cut, sizes) <= budget_bytes).then_some(cut)
+            (bytes(triangular, call.elem_bytes, &cut, sizes) <= budget_bytes).then_some(cut)
         });
         if let Some(cut) = widest {
-            let time_s = seconds(triangular, elem_bytes, flops, &cut);
+            let time_s = seconds(triangular, call, &cut, sizes);
             if best.is_none_or(|(best_s, _)| time_s < best_s) {
                 best = Some((time_s, cut));
             }
@@ -317,10 +376,12 @@ fn choose(
         if block <= least.block {
             break;
         }
-        block = (block / 2).max(least.block);
+        // Three quarters, in whole tiles.
+        let smaller = (block / 4 * 3).min(block - 1) / sizes.tile.max(1) * sizes.tile.max(1);
+        block = smaller.max(least.block);
     }
     best.map(|(_, cut)| cut).ok_or(Failure::OutOfMemory {
-        needed_bytes: bytes(triangular, elem_bytes, &least, sizes),
+        needed_bytes: bytes(triangular, call.elem_bytes, &least, sizes),
         budget_bytes,
     })
 }

@@ -56,6 +56,8 @@ fn seconds(family: &dyn Family, shape: &Shape, cut: &Cut) -> f64 {
         c_bytes
     };
     let up_s = (edges * operands * k * elem_bytes + c_up_bytes) / rates::BOTH_BYTES_PER_S;
+    let steps = half * down * across * (k / cut.inner as f64).ceil();
+    let up_s = up_s + steps * rates::STEP_S;
     let down_s = c_bytes / rates::BOTH_BYTES_PER_S;
     let flops = half * m * n * k * operands * shape.flops;
     let inner = cut.inner as f64;
