@@ -103,10 +103,11 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Judges the memory `after` the call of `plan` on the memory `before`.
-pub fn check<T: Scalar>(plan: &Plan, before: &Image<T>, after: &Image<T>) -> Result<(), Trouble> {
+/// Judges the memory `after` the call of `plan` on the memory `before`. A right result comes with its
+/// largest error, as a share of what is allowed.
+pub fn check<T: Scalar>(plan: &Plan, before: &Image<T>, after: &Image<T>) -> Result<f64, Trouble> {
     let mut allowed = before.clone();
-    let mut verdict = Ok(());
+    let mut verdict = Ok(0.0);
     if !plan.changes_nothing() {
         let reference = Reference::new(plan, before, after);
         let c = &plan.c;
@@ -114,15 +115,10 @@ pub fn check<T: Scalar>(plan: &Plan, before: &Image<T>, after: &Image<T>) -> Res
             for j in (0..c.columns).filter(|&j| plan.part_c().holds(i, j)) {
                 let expected = reference.element(i, j, entry(before, c, i, j));
                 let got = entry(after, c, i, j);
-                let real = reference.is_real(i, j);
-                verdict = verdict
-                    .and_then(|()| check_element::<T>(plan, &reference, (i, j), got, &expected))
-                    .and_then(|()| {
-                        if real && expected.nature == Nature::Finite && got.im != 0.0 {
-                            return Err(Trouble::NotReal { i, got });
-                        }
-                        Ok(())
-                    });
+                if let Ok(worst) = verdict {
+                    let share = check_element::<T>(plan, &reference, (i, j), got, &expected);
+                    verdict = share.map(|share| share.max(worst));
+                }
                 allowed[c.region][c.at(i, j)] = after[c.region][c.at(i, j)];
             }
         }
@@ -137,8 +133,11 @@ fn check_element<T: Scalar>(
     (i, j): (usize, usize),
     got: Complex64,
     expected: &Expected,
-) -> Result<(), Trouble> {
+) -> Result<f64, Trouble> {
     let fits = match expected.nature {
+        Nature::Finite if reference.is_real(i, j) && got.im != 0.0 => {
+            return Err(Trouble::NotReal { i, got });
+        }
         Nature::Finite => {
             let error = if reference.is_residual() {
                 expected.value.distance_to(Complex64::ZERO)
@@ -148,7 +147,7 @@ fn check_element<T: Scalar>(
             let bound = bound::<T>(plan, reference, expected);
             // Written so that a NaN fails.
             return if error <= bound {
-                Ok(())
+                Ok(if bound > 0.0 { error / bound } else { 0.0 })
             } else {
                 Err(Trouble::Value {
                     i,
@@ -164,7 +163,7 @@ fn check_element<T: Scalar>(
         Nature::NotANumber => got.is_nan(),
     };
     if fits {
-        Ok(())
+        Ok(0.0)
     } else {
         Err(Trouble::Nature {
             i,

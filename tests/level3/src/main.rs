@@ -75,6 +75,8 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// The largest error of those that passed, as a share of what is allowed.
+    worst: f64,
 }
 
 impl Tally {
@@ -82,6 +84,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.worst = self.worst.max(other.worst);
     }
 
     fn text(&self) -> String {
@@ -89,12 +92,16 @@ impl Tally {
             passed,
             failed,
             skipped,
+            ..
         } = self;
         format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
 
     fn json(&self) -> serde_json::Value {
-        json!({"passed": self.passed, "failed": self.failed, "skipped": self.skipped})
+        json!({
+            "passed": self.passed, "failed": self.failed, "skipped": self.skipped,
+            "largest_error_of_bound": self.worst,
+        })
     }
 }
 
@@ -166,7 +173,7 @@ impl Options {
     fn report(&self, plan: &Plan, outcome: &Outcome) {
         let call = run::describe(plan);
         let (result, trouble) = match outcome {
-            Outcome::Passed => ("passed", None),
+            Outcome::Passed(_) => ("passed", None),
             Outcome::Skipped => ("skipped", None),
             Outcome::Failed(trouble) => ("failed", Some(trouble.to_string())),
         };
@@ -206,7 +213,10 @@ fn run_share(
         crash::running(thread.into(), None);
         let tally = results.families.entry(plan.family.name()).or_default();
         match &outcome {
-            Outcome::Passed => tally.passed += 1,
+            Outcome::Passed(worst) => {
+                tally.passed += 1;
+                tally.worst = tally.worst.max(*worst);
+            }
             Outcome::Skipped => tally.skipped += 1,
             Outcome::Failed(trouble) => {
                 let mut granted = options.except.iter();
@@ -291,7 +301,12 @@ fn summarise(options: &Options, library: &Library, results: &Results, start: Ins
     } else {
         println!("{file}, seed {}, {seconds:.1} s", options.seed);
         for (family, tally) in families {
-            println!("{family}: {}", tally.text());
+            let worst = if tally.passed > 0 {
+                format!(" (errors up to {:.0} % of the bound)", 100.0 * tally.worst)
+            } else {
+                String::new()
+            };
+            println!("{family}: {}{worst}", tally.text());
         }
         for (exception, count) in &results.excepted {
             println!("skipped by exception {}: {count}", exception.name());

@@ -42,20 +42,20 @@ impl<T: Scalar> Case<T> {
     }
 
     /// The verdict when one element of a region is replaced.
-    fn with(&self, region: usize, at: usize, value: T) -> Result<(), Trouble> {
+    fn with(&self, region: usize, at: usize, value: T) -> Result<f64, Trouble> {
         let mut after = self.after.clone();
         after[region][at] = value;
         check(&self.plan, &self.before, &after)
     }
 
     /// The verdict when an element of the result is replaced.
-    fn with_result(&self, (i, j): (usize, usize), value: Complex64) -> Result<(), Trouble> {
+    fn with_result(&self, (i, j): (usize, usize), value: Complex64) -> Result<f64, Trouble> {
         let c = self.plan.c;
         self.with(c.region, c.at(i, j), T::rounded(value))
     }
 
     /// The verdict when a place that must not change does.
-    fn touched(&self, region: usize, at: usize) -> Result<(), Trouble> {
+    fn touched(&self, region: usize, at: usize) -> Result<f64, Trouble> {
         let old = self.after[region][at].parts();
         let new = if !old.is_finite() {
             Complex64::ONE
@@ -183,7 +183,11 @@ in_all_precisions! {
 }
 
 /// The call came to `verdict`: it must be an error of the expected kind.
-fn assert_caught<T>(case: &Case<T>, verdict: Result<(), Trouble>, kind: impl Fn(&Trouble) -> bool) {
+fn assert_caught<T>(
+    case: &Case<T>,
+    verdict: Result<f64, Trouble>,
+    kind: impl Fn(&Trouble) -> bool,
+) {
     match verdict {
         Err(trouble) if kind(&trouble) => {}
         other => panic!("{other:?} for {:?}", case.plan),
@@ -200,7 +204,7 @@ fn is_value(trouble: &Trouble) -> bool {
 
 fn right_result<T: Scalar>(case: Case<T>) -> Option<()> {
     let verdict = check(&case.plan, &case.before, &case.after);
-    assert_eq!(verdict, Ok(()), "{:?}", case.plan);
+    assert!(verdict.is_ok(), "{verdict:?} for {:?}", case.plan);
     Some(())
 }
 
@@ -231,7 +235,11 @@ fn leaked_nan<T: Scalar>(mut case: Case<T>) -> Option<()> {
     } else {
         value.re = f64::NAN;
     }
-    assert_caught(&case, case.with_result((i, j), value), is_value);
+    // On a Hermitian diagonal the NaN may be what is not real.
+    let verdict = case.with_result((i, j), value);
+    assert_caught(&case, verdict, |trouble| {
+        matches!(trouble, Trouble::Value { .. } | Trouble::NotReal { .. })
+    });
     Some(())
 }
 
@@ -361,7 +369,7 @@ fn diagonal_not_real<T: Scalar>(mut case: Case<T>) -> Option<()> {
     let real = entry(&case.after, &case.plan.c, i, i);
     let verdict = case.with_result((i, i), Complex64::new(real.re, 1e-30));
     assert_caught(&case, verdict, |trouble| {
-        matches!(trouble, Trouble::NotReal { .. } | Trouble::Value { .. })
+        matches!(trouble, Trouble::NotReal { .. })
     });
     Some(())
 }

@@ -16,8 +16,8 @@ use crate::scalar::Scalar;
 /// How a call ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// As the definition says.
-    Passed,
+    /// As the definition says; the largest error as a share of what is allowed.
+    Passed(f64),
     /// Otherwise.
     Failed(Trouble),
     /// The library lacks the name.
@@ -64,7 +64,7 @@ fn run_in<T: Scalar>(
     unsafe { abi::call(routine, plan, at) };
     let after = memory.image::<T>(&plan.regions);
     Ok(match check(plan, &before, &after) {
-        Ok(()) => Outcome::Passed,
+        Ok(worst) => Outcome::Passed(worst),
         Err(trouble) => Outcome::Failed(trouble),
     })
 }
