@@ -24,6 +24,11 @@ pub struct Sizes {
     /// Order of the diagonal blocks when symm is put together from gemms; `None` makes one symm of each
     /// panel.
     pub symm_block: Option<usize>,
+    /// The part of symm that is computed while the triangle comes up, in hundredths of what keeps the
+    /// kernels busy for that time.
+    pub symm_first_percent: usize,
+    /// There is such a part where the kernels take at least so many hundredths of the uploads' time.
+    pub symm_first_from_percent: usize,
     /// trmm and trsm go front by front of the triangle, instead of panel by panel of the result, when the
     /// other dimension has at most this many hundredths of the triangle's order: compute starts before the
     /// triangle is there, and most of it is gemm. Beyond, both take as long.
@@ -54,6 +59,8 @@ impl Sizes {
         panels_wanted: 8,
         long_k: 16,
         symm_block: None,
+        symm_first_percent: 150,
+        symm_first_from_percent: 90,
         triangle_fronts_percent: 400,
         slots: 3,
         inner_max: 1024,

@@ -1,10 +1,13 @@
-//! symm and hemm with every operand on the device: the triangle of A, then panels of B and C along the
-//! dimension that A does not have. It must not decide whether the operands fit.
+//! symm and hemm with every operand on the device: the triangle of A front by front with a first part of B
+//! and C, then panels of the rest along the dimension that A does not have. It must not decide whether the
+//! operands fit.
 
 use super::build::{Builder, Held, block, triangle};
 use super::program::{Area, Kernel, Operand, Place, Program, Rectangle, Tuning};
+use super::rates;
 use super::sizes::{Sizes, ranges};
-use call::{Level3Call, Op, Scalar, Side, Trans, Uplo};
+use super::update::Update;
+use call::{Level3Call, Op, Precision, Scalar, Side, Trans, Uplo};
 use std::ops::Range;
 
 /// The flags and factors of a symm or hemm, and its kernels on blocks.
@@ -133,6 +136,16 @@ impl Symm {
     }
 }
 
+/// A symm's operands on the device.
+struct Whole {
+    symm: Symm,
+    order: usize,
+    a: Held,
+    b: Held,
+    c: Held,
+    program: Builder,
+}
+
 /// The program of a symm or hemm whose operands fit.
 pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program {
     let symm = Symm::new(call);
@@ -142,56 +155,128 @@ pub fn in_core(call: &Level3Call<'_>, tuning: &Tuning, sizes: &Sizes) -> Program
         (call.n, call.m)
     };
     let mut program = Builder::default();
-    let a_part = block(&(0..order), &(0..order));
-    let a = program.mirror(Operand::A, a_part);
-    let b = program.mirror(Operand::B, symm.part(&(0..order), &(0..other)));
-    let c = program.mirror(Operand::C, symm.part(&(0..order), &(0..other)));
-    program.upload(&a, a_part, triangle(symm.uplo, &a_part, false));
-    let row_bytes = order.saturating_mul(2 * call.precision.elem_bytes());
-    for panel in sizes.panels(other, order, row_bytes, tuning.sm_count) {
-        let part = symm.part(&(0..order), &panel);
-        program.upload(&b, part, Area::Full);
-        if !symm.beta.is_zero() {
-            program.upload(&c, part, Area::Full);
+    let all = symm.part(&(0..order), &(0..other));
+    let mut whole = Whole {
+        symm,
+        order,
+        a: program.mirror(Operand::A, block(&(0..order), &(0..order))),
+        b: program.mirror(Operand::B, all),
+        c: program.mirror(Operand::C, all),
+        program,
+    };
+    let elem_bytes = call.precision.elem_bytes();
+    let first = first_part(call.precision, (order, other), sizes);
+    if first == 0 {
+        let a_part = block(&(0..order), &(0..order));
+        let area = triangle(symm.uplo, &a_part, false);
+        whole.program.upload(&whole.a, a_part, area);
+    } else {
+        // A row of A's front has order / 2 elements on average.
+        let row_elements = (order / 2).saturating_add(first.saturating_mul(2));
+        let row_bytes = row_elements.saturating_mul(elem_bytes);
+        let widths = sizes.widths(order, first, row_bytes, tuning.sm_count);
+        let mut there = 0;
+        while let Some(own) = widths.next(there, first, false) {
+            there = own.end;
+            whole.front(&own, &(0..first));
         }
-        program.kernels(panel_kernels(
-            &symm,
-            order,
-            &panel,
-            (&a, &b, &c),
-            sizes.symm_block,
-        ));
-        program.download(&c, part, Area::Full);
-        program.next();
     }
-    program.finish(false)
+    let row_bytes = order.saturating_mul(2 * elem_bytes);
+    for panel in sizes.panels(other - first, order, row_bytes, tuning.sm_count) {
+        let panel = panel.start + first..panel.end + first;
+        whole.panel(&panel, sizes.symm_block);
+    }
+    whole.program.finish(false)
 }
 
-/// The kernels of one panel: one symm, or for each block of A's order two gemms around a small symm.
-fn panel_kernels(
-    symm: &Symm,
-    order: usize,
-    panel: &Range<usize>,
-    (a, b, c): (&Held, &Held, &Held),
-    symm_block: Option<usize>,
-) -> Vec<Kernel> {
-    let mut kernels = Vec::new();
-    for own in ranges(order, symm_block.unwrap_or(order)) {
-        let place = |x: &Held, range: &Range<usize>| x.place(&symm.part(range, panel));
-        let a_place = a.place(&block(&own, &own));
-        let size = (own.len(), panel.len());
-        let to = place(c, &own);
-        kernels.push(symm.diagonal_kernel(size, a_place, place(b, &own), symm.beta, to));
-        for inner in [0..own.start, own.end..order] {
-            if inner.is_empty() {
-                continue;
-            }
-            let (trans, part) = symm.a_block(&own, &inner);
-            let size = (own.len(), inner.len(), panel.len());
-            let (a_place, from) = (a.place(&part), place(b, &inner));
-            let one = Scalar::ONE;
-            kernels.push(symm.off_diagonal_kernel(size, (trans, a_place), from, one, to));
+/// The part of the other dimension that is computed while the triangle comes up, in whole tiles: as much
+/// as takes the kernels about the time of that upload; nothing where the kernels are not what takes longest,
+/// since the first part only comes back when the triangle is there.
+fn first_part(precision: Precision, (order, other): (usize, usize), sizes: &Sizes) -> usize {
+    let elem_bytes = precision.elem_bytes() as f64;
+    let (rows, cols) = (order as f64, other as f64);
+    // Seconds for each row of the triangle and each row or column of the other dimension.
+    let triangle_s = rows / 2.0 * elem_bytes / rates::UP_BYTES_PER_S;
+    let kernel_s = rows * rates::flops_of_one(precision) / rates::KERNEL_FLOPS_PER_S;
+    let uploads_s = triangle_s + cols * elem_bytes / rates::UP_BYTES_PER_S;
+    if kernel_s * cols * 100.0 < uploads_s * sizes.symm_first_from_percent as f64 {
+        return 0;
+    }
+    let share = sizes.symm_first_percent as f64 / 100.0;
+    let tile = sizes.tile.max(1);
+    ((triangle_s / kernel_s * share) as usize / tile * tile).min(other)
+}
+
+impl Whole {
+    /// B and the old C at range `own` of A's order.
+    fn upload(&mut self, own: &Range<usize>, other: &Range<usize>) {
+        let part = self.symm.part(own, other);
+        self.program.upload(&self.b, part, Area::Full);
+        if !self.symm.beta.is_zero() {
+            self.program.upload(&self.c, part, Area::Full);
         }
     }
-    kernels
+
+    /// One front of the triangle with the first part of B: what it brings to its own rows of C, and what
+    /// its mirror image brings to the rows before. C is complete with the last front.
+    fn front(&mut self, own: &Range<usize>, other: &Range<usize>) {
+        let before = 0..own.start;
+        let (rows, cols) = Update::front(self.symm.uplo, own);
+        let a_part = block(&rows, &cols);
+        let area = triangle(self.symm.uplo, &a_part, false);
+        self.program.upload(&self.a, a_part, area);
+        self.upload(own, other);
+        let kernels = [
+            Some(self.diagonal(own, other)),
+            (!before.is_empty()).then(|| self.off_diagonal(own, &before, other)),
+            (!before.is_empty()).then(|| self.off_diagonal(&before, own, other)),
+        ];
+        self.program.kernels(kernels.into_iter().flatten());
+        if own.end == self.order {
+            let part = self.symm.part(&(0..self.order), other);
+            self.program.download(&self.c, part, Area::Full);
+        }
+        self.program.next();
+    }
+
+    /// One panel of the other dimension, all of A being there: one symm, or for each block of A's order
+    /// two gemms around a small symm.
+    fn panel(&mut self, other: &Range<usize>, symm_block: Option<usize>) {
+        let all = 0..self.order;
+        self.upload(&all, other);
+        for own in ranges(self.order, symm_block.unwrap_or(self.order)) {
+            let mut kernels = vec![self.diagonal(&own, other)];
+            let beside = [0..own.start, own.end..self.order];
+            let beside = beside.iter().filter(|inner| !inner.is_empty());
+            kernels.extend(beside.map(|inner| self.off_diagonal(&own, inner, other)));
+            self.program.kernels(kernels);
+        }
+        let part = self.symm.part(&all, other);
+        self.program.download(&self.c, part, Area::Full);
+        self.program.next();
+    }
+
+    /// The first kernel on range `own` of C.
+    fn diagonal(&self, own: &Range<usize>, other: &Range<usize>) -> Kernel {
+        let part = self.symm.part(own, other);
+        let a = self.a.place(&block(own, own));
+        let (b, c) = (self.b.place(&part), self.c.place(&part));
+        self.symm
+            .diagonal_kernel((own.len(), other.len()), a, b, self.symm.beta, c)
+    }
+
+    /// Adds what range `inner` of B brings to range `own` of C.
+    fn off_diagonal(
+        &self,
+        own: &Range<usize>,
+        inner: &Range<usize>,
+        other: &Range<usize>,
+    ) -> Kernel {
+        let (trans, part) = self.symm.a_block(own, inner);
+        let size = (own.len(), inner.len(), other.len());
+        let b = self.b.place(&self.symm.part(inner, other));
+        let c = self.c.place(&self.symm.part(own, other));
+        self.symm
+            .off_diagonal_kernel(size, (trans, self.a.place(&part)), b, Scalar::ONE, c)
+    }
 }

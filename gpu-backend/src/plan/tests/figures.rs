@@ -42,7 +42,8 @@ fn large_calls_keep_links_and_kernels_busy() {
         (Op::Trsm, Precision::D, square(8192), 30.0),
         (Op::Trsm, Precision::D, (8192, 1024, 0), 12.0),
         (Op::Trmm, Precision::D, square(8192), 30.0),
-        (Op::Symm, Precision::D, square(8192), 36.0),
+        (Op::Symm, Precision::D, square(4096), 6.5),
+        (Op::Symm, Precision::D, square(8192), 28.0),
     ];
     let mut late = Vec::new();
     for (op, precision, size, target_ms) in targets {

@@ -83,6 +83,8 @@ prop_compose! {
         panels_wanted in 1usize..5,
         long_k in 1usize..9,
         symm_block in proptest::option::of(1usize..9),
+        // The balanced part is some thousand columns: with 1 % small calls have both parts.
+        symm_first_percent in prop_oneof![Just(0usize), Just(1), Just(100)],
         triangle_fronts_percent in 0usize..300,
         slots in 1usize..5,
         inner_max in 1usize..20,
@@ -96,6 +98,8 @@ prop_compose! {
             panels_wanted,
             long_k,
             symm_block,
+            symm_first_percent,
+            symm_first_from_percent: 0,
             triangle_fronts_percent,
             slots,
             inner_max,
