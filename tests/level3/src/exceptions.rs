@@ -12,7 +12,8 @@ use crate::reference::Nature;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Exception {
     /// OpenBLAS's complex scal takes a factor NaN + i y, y not 0, for i y: c/zsyrk, syr2k and gemmtr
-    /// with such a beta lose the NaN (Debian's 0.3.29 on Zen 3, 2026-12-01)
+    /// with such a beta lose the NaN (0.3.29, kernels for Haswell and Zen, 2026-12-01; those for Nehalem
+    /// and Sandybridge lose real ones instead)
     OpenblasNanBeta,
 }
 
