@@ -43,7 +43,7 @@ enum Task {
     /// Build the libraries and the tool
     Build(build::Args),
     /// Build the simulated CUDA and lay it out in target/sim-cuda
-    Sim,
+    Sim(sim::Args),
     /// Lay out a prefix that is ready for LD_LIBRARY_PATH
     Dist(dist::Args),
     /// Run everything that must hold
@@ -74,7 +74,7 @@ fn run(task: Task) -> Result<()> {
         Task::Codegen { check } => codegen::run(&tools::workspace(), check),
         Task::Exports(args) => openblas::exports::run(&args),
         Task::Build(args) => build::run(&args),
-        Task::Sim => sim::run(),
+        Task::Sim(args) => sim::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Conformance(args) => conformance::run(&args),
