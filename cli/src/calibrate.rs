@@ -252,7 +252,7 @@ fn gpu_side(gpu: &Gpu, progress: &ProgressBar) -> Result<GpuResult> {
         let mut samples = Vec::new();
         time_shapes(precision, |(m, n, k)| {
             let time_s = gpu
-                .measure_gemm_kernel(precision, (m, n, k), Arithmetic::Pedantic, GPU_RUNS)
+                .measure_gemm_kernel(precision, (m, n, k), Arithmetic::Pinned, GPU_RUNS)
                 .map_err(|f| failed("kernels", &f))?;
             samples.push(Sample(m as u64, n as u64, k as u64, time_s));
             progress.inc(1);

@@ -14,6 +14,7 @@
 //! --panels                    kernels of panels: symm, trmm, trsm by width
 //! --transfers                 the staged path, one way and both ways
 //! --no-check                  only time
+//! --transa                    A as its transpose, m x m only: its panels are columns then
 //! --library-dir DIR           searched first for the CUDA libraries
 //! ```
 //!
@@ -47,6 +48,7 @@ struct Options {
     panels: bool,
     transfers: bool,
     check: bool,
+    transa: Trans,
 }
 
 fn usage(what: &str) -> ! {
@@ -97,6 +99,7 @@ fn options() -> Options {
         panels: false,
         transfers: false,
         check: true,
+        transa: Trans::N,
     };
     let mut sizes = vec![2048, 4096, 8192];
     let (mut base, mut configs) = (StartOptions::default(), Vec::new());
@@ -107,6 +110,7 @@ fn options() -> Options {
             "--panels" => o.panels = true,
             "--transfers" => o.transfers = true,
             "--no-check" => o.check = false,
+            "--transa" => (o.transa, o.check) = (Trans::T, false),
             _ => {
                 let value = args.next().unwrap_or_else(|| usage(&name));
                 let list = value.split(',');
@@ -430,6 +434,7 @@ impl<T: Real> Problem<T> {
         &self,
         gpu: &Gpu,
         precision: Precision,
+        transa: Trans,
         c: *mut T,
     ) -> (f64, Result<Timing, call::Failure>) {
         let (m, n, k) = (self.m, self.n, self.k);
@@ -441,7 +446,7 @@ impl<T: Real> Problem<T> {
             precision,
             side: Side::L,
             uplo: Uplo::L,
-            transa: Trans::N,
+            transa,
             transb: Trans::N,
             diag: Diag::N,
             m,
@@ -472,9 +477,11 @@ impl<T: Real> Problem<T> {
                 .map(|i| i.wrapping_mul(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63)
                 .map(|bit| if bit == 0 { 1.0 } else { -1.0 })
                 .collect();
+            let ones = vec![1.0; self.n];
             let value = |absolute: bool| -> Vec<f64> {
+                let x = if absolute { &ones } else { &x };
                 let through = |first: &Matrix<T>, s, second: &Matrix<T>, t| {
-                    second.apply(t, &first.apply(s, &x, absolute), absolute)
+                    second.apply(t, &first.apply(s, x, absolute), absolute)
                 };
                 let mut y = match (self.op, b) {
                     (Op::Gemm, Some(b)) => through(b, Full, &self.a, Full),
@@ -494,7 +501,7 @@ impl<T: Real> Problem<T> {
                     _ => return through(c, Full, &self.a, Triangular),
                 };
                 if let Some(before) = &self.before {
-                    let more = before.apply(result, &x, absolute);
+                    let more = before.apply(result, x, absolute);
                     y.iter_mut().zip(more).for_each(|(y, m)| *y += m);
                 }
                 y
@@ -539,7 +546,7 @@ fn time<T: Real>(
             (None, Memory::Fresh) => c = Vec::with_capacity(m * n),
             (None, _) => {}
         }
-        let (s, done) = problem.run(gpu, precision, c.as_mut_ptr());
+        let (s, done) = problem.run(gpu, precision, o.transa, c.as_mut_ptr());
         match done {
             Ok(timing) => runs.push((s, timing)),
             Err(e) => {

@@ -14,6 +14,7 @@ use crate::overlap::overlaps;
 use crate::pieces::cut;
 use crate::plan;
 use crate::plan::program::{Area, Place, Program, Rectangle, Tuning, ld_bytes, view};
+use crate::result::{ASK_PAUSE, pause};
 use crate::scratch::Scratch;
 use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Pieces, Upload};
 use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
@@ -23,10 +24,6 @@ use std::time::{Duration, Instant};
 
 /// Results of fewer bytes are not looked at for fresh pages: two huge pages would hold them.
 const POPULATE_MIN_BYTES: usize = 4 << 20;
-
-/// The calling thread looks at kernels in flight about so often: a look costs about a microsecond and the
-/// driver's lock.
-const POLL_PAUSE: Duration = Duration::from_micros(5);
 
 /// Runs a call.
 ///
@@ -127,15 +124,27 @@ fn prepare<'d>(
 ) -> Result<(Program, Work<'d>), Failure> {
     let elem_bytes = call.precision.elem_bytes();
     let workspace_bytes = device.workspace_bytes();
-    let available = device.pool.available_bytes(&device.cuda, &device.health)?;
+    let budget_bytes = || -> Result<u64, Failure> {
+        let available = device.pool.available_bytes(&device.cuda, &device.health)?;
+        Ok(available.saturating_sub(workspace_bytes + GRAIN_BYTES))
+    };
     let mut tuning = Tuning {
         sm_count: device.info.sm_count as usize,
-        budget_bytes: available.saturating_sub(workspace_bytes + GRAIN_BYTES),
+        budget_bytes: budget_bytes()?,
     };
     let tried = device.pool.counts().0;
-    let mut smaller = false;
+    let (mut asked_again, mut smaller) = (false, false);
     loop {
-        let program = plan::plan(call, &tuning)?;
+        let program = match plan::plan(call, &tuning) {
+            // The figure may be a second old, and another process's memory free by now.
+            Err(Failure::OutOfMemory { .. }) if !asked_again && !smaller => {
+                asked_again = true;
+                device.pool.forget();
+                tuning.budget_bytes = budget_bytes()?;
+                continue;
+            }
+            other => other?,
+        };
         let needed_bytes = program.bytes(elem_bytes).saturating_add(workspace_bytes);
         device.pool.check_back_off(needed_bytes)?;
         match device.begin(needed_bytes, limit) {
@@ -231,9 +240,11 @@ fn stream<'d>(
             pieces.copies = copies(from, call.c.reborrow(), &parts)?;
         }
     }
+    let (mark, _) = work.mark(0).map_err(|e| device.health.note(&e))?;
     let pedantic = {
         let lane = work.lane();
-        let (cuda, note) = (&device.cuda, |e| device.health.note(&e));
+        let cuda = &device.cuda;
+        let note = |e| device.health.note_blas(cuda, mark, &e);
         let bytes = device.workspace_bytes() as usize;
         let pedantic = cuda
             .set_arithmetic(&lane.handle, precision, Arithmetic::Pinned)
@@ -555,20 +566,11 @@ impl Driver<'_, '_> {
                 return Err(self.device.health.lose(text));
             }
             if self.happened < self.launched {
-                self.pause(progress.version);
+                pause(ASK_PAUSE);
             } else {
                 self.guard
                     .wait_change(progress.version, self.limit - waited);
             }
-        }
-    }
-
-    /// A moment while kernels run.
-    fn pause(&self, version: u64) {
-        let start = Instant::now();
-        std::thread::yield_now();
-        while start.elapsed() < POLL_PAUSE && !self.guard.changed_since(version) {
-            core::hint::spin_loop();
         }
     }
 

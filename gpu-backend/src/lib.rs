@@ -59,12 +59,15 @@ pub struct StartOptions {
     pub library_dirs: Vec<PathBuf>,
 }
 
-/// Most staging threads that are started by default: eight for each direction saturate it (49 GB/s with 8
-/// and with 12 threads one way, 39 + 38 with 8 + 8 both ways; 2026-12-01, H200).
+/// Most staging threads that are started by default, and most of them in each direction. Measured on an H200
+/// with 16 cores (2026-12-01, `level3_bench`, dgemm 4096 / 8192 in ms): 10 up and 6 down 7.3 / 28.0, 8 and 8
+/// 7.3 / 29.7, 12 and 4 7.5 / 28.4, 12 and 8 7.5 / 28.2. One way, 10 threads move 47 to 50 GB/s in and 50
+/// out; both ways at once 44 GB/s each.
 const MOST_STAGING_THREADS: usize = 16;
-
-/// Threads of one direction by default; see [`MOST_STAGING_THREADS`].
-const ONE_WAY_THREADS: usize = 8;
+/// See [`MOST_STAGING_THREADS`].
+const UPLOADS_MAX: usize = 10;
+/// See [`MOST_STAGING_THREADS`].
+const DOWNLOADS_MAX: usize = 6;
 
 /// Smallest chunk that is accepted; below it every transfer is latency.
 const CHUNK_MIN_BYTES: usize = 64 << 10;
@@ -79,9 +82,11 @@ impl Default for StartOptions {
             staging_threads: 0,
             uploads_max: 0,
             downloads_max: 0,
-            // 2 MiB reached the link's rate with 8 threads (2026-12-01, H200).
+            // dgemm 8192 on an H200 (2026-12-01): chunks of 1 MiB 32.0 ms, 2 MiB 28.0, 4 MiB 28.6; two
+            // slots 31.5 ms, three 28.0 (a slot is then mostly free when it is needed); stores past the
+            // cache 28.9 ms, plain ones 30.9 (both ways at once: 44 and 34 GB/s each).
             chunk_bytes: 2 << 20,
-            slots: 2,
+            slots: 3,
             streaming_stores: true,
             pinned_max_bytes: 256 << 20,
             library_dirs: Vec::new(),
@@ -102,16 +107,18 @@ impl StartOptions {
             threads => threads as usize,
         };
         let most = (self.pinned_max_bytes / (slots * chunk_bytes)).min(staging::SLOTS_MAX / slots);
-        let or_default = |threads: u32| match threads {
-            0 => ONE_WAY_THREADS,
-            threads => threads as usize,
+        let threads = wanted.min(most.max(1));
+        // Fewer threads are shared in the same proportion.
+        let or_default = |asked: u32, most: usize| match asked {
+            0 => (threads * most).div_ceil(MOST_STAGING_THREADS).max(1),
+            asked => asked as usize,
         };
         staging::Shape {
-            threads: wanted.min(most.max(1)),
+            threads,
             chunk_bytes,
             slots,
-            uploads_max: or_default(self.uploads_max),
-            downloads_max: or_default(self.downloads_max),
+            uploads_max: or_default(self.uploads_max, UPLOADS_MAX),
+            downloads_max: or_default(self.downloads_max, DOWNLOADS_MAX),
             streaming_stores: self.streaming_stores,
         }
     }

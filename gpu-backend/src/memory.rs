@@ -137,6 +137,11 @@ impl Pool {
         Ok(bytes.saturating_sub(state.in_use_bytes))
     }
 
+    /// Asks the device anew next time.
+    pub fn forget(&self) {
+        self.state.lock().known = None;
+    }
+
     /// Refuses what the device has just refused to another call.
     ///
     /// # Errors

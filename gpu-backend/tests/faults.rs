@@ -5,6 +5,7 @@
 mod common;
 
 use call::{Failure, Precision, Scalar, Trans};
+use common::family::{FAMILIES, Family};
 use common::{Product, Random, Sim};
 use gpu_backend::{Gpu, StartError, StartOptions};
 use std::sync::{Mutex, MutexGuard};
@@ -181,6 +182,49 @@ fn queued_work_loses_the_device() {
             assert_eq!(outcome, Outcome::CallFailed, "{function}");
             sim.reset();
         }
+    }
+}
+
+/// Every other family's kernel, refused and lost when it runs; rectangular copies as well.
+#[test]
+fn every_familys_kernel_fails() {
+    let (_guard, sim) = alone();
+    let mut random = Random(41);
+    for op in FAMILIES {
+        let family = Family::random(op, Precision::Z, 70, &mut random);
+        sim.set_fault("");
+        let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
+        family.run_and_check(&gpu);
+        let kernels: Vec<String> = (sim.calls().into_iter())
+            .map(|(name, _)| name)
+            .filter(|name| name.ends_with("_64") || name == "cuMemcpy2DAsync_v2")
+            .collect();
+        gpu.shutdown();
+        assert!(!kernels.is_empty(), "{}: no kernel ran", op.name());
+        for kernel in kernels {
+            for kind in ["invalid", "late"] {
+                sim.reset();
+                sim.set_fault(&format!("{kernel}:1:{kind}"));
+                let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
+                let mut done = family.clone();
+                match done.run(&gpu) {
+                    // A download is asked for again.
+                    Ok(_) => family.check(&done.c),
+                    Err(failure) => {
+                        let lost = matches!(failure, Failure::Lost(_));
+                        assert_eq!(lost, kind == "late", "{kernel}:{kind}: {failure}");
+                        if family.reads_result() {
+                            assert!(done.c.bytes == family.c.bytes, "{kernel}:{kind} wrote");
+                        }
+                        if !lost {
+                            family.run_and_check(&gpu);
+                        }
+                    }
+                }
+                gpu.shutdown();
+            }
+        }
+        sim.reset();
     }
 }
 

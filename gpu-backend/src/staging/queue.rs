@@ -72,8 +72,18 @@ pub enum Next {
 }
 
 impl State {
+    /// Workers that may still take a kind. While nothing is uploaded, downloads have the threads of both
+    /// directions: the end of a call is a download.
+    fn free(&self, kind: Kind) -> usize {
+        let mut most = self.most[kind as usize];
+        if kind == Kind::Download && self.busy[Kind::Upload as usize] == 0 {
+            most = most.max(self.most[Kind::Upload as usize]);
+        }
+        most.saturating_sub(self.busy[kind as usize])
+    }
+
     fn may(&self, kind: Kind) -> bool {
-        self.busy[kind as usize] < self.most[kind as usize]
+        self.free(kind) > 0
     }
 
     /// The kind that a worker coming from `before` takes of an entry.
@@ -180,7 +190,7 @@ impl Queue {
         let Some(index) = state.index_of(job) else {
             return;
         };
-        let free = state.most[kind as usize].saturating_sub(state.busy[kind as usize]);
+        let free = state.free(kind);
         let entry = &mut state.jobs[index];
         let count = count.min(job.total()[kind as usize]);
         let new = count.saturating_sub(entry.released[kind as usize]);

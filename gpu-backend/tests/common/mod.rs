@@ -4,6 +4,8 @@
 //! and a test fails if they are missing. Nothing is skipped here.
 #![allow(dead_code)] // every test program uses a part of this
 
+pub mod family;
+
 use call::{Call, Failure, Level3Call, MatMut, MatRef, Precision, Scalar, Timing, Trans};
 use gpu_backend::{Gpu, StartOptions};
 use std::path::{Path, PathBuf};
