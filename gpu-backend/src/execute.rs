@@ -1,20 +1,19 @@
 //! Runs a program: uploads, kernels and downloads of one call, each as soon as it may.
 //!
-//! The calling thread gates everything: it releases uploads, launches kernels, sees them end and releases
-//! downloads; the staging threads move the data. The commit rule is kept here: a result whose old value is
+//! The calling thread gates everything (`driver`), the staging threads move the data. The commit rule is kept here: a result whose old value is
 //! not read arrives directly, as its tiles are finished, since the CPU can do the whole call again; one
 //! whose old value is read goes to host scratch, and into the caller's memory only after everything has
 //! succeeded. Nothing here knows a family, but for what makes a call unfit.
 
-use crate::device::{Device, STEPS_IN_FLIGHT, Work};
+use crate::device::{Device, Work};
+use crate::driver::{Driver, Reached};
 use crate::host;
-use crate::kernel::{Arithmetic, DeviceKernel, OnDevice};
+use crate::kernel::{Arithmetic, OnDevice};
 use crate::memory::GRAIN_BYTES;
 use crate::overlap::overlaps;
 use crate::pieces::cut;
 use crate::plan;
 use crate::plan::program::{Area, Place, Program, Rectangle, Tuning, ld_bytes, view};
-use crate::result::{ASK_PAUSE, pause};
 use crate::scratch::Scratch;
 use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Pieces, Upload};
 use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
@@ -277,15 +276,14 @@ fn stream<'d>(
         ends,
         op: call.op,
         limit,
-        released: 0,
-        launched: 0,
-        happened: 0,
-        over: 0,
-        compute_s: 0.0,
-        uploaded_at: None,
+        at: Reached::default(),
     };
     driver.drive()?;
-    let (compute_s, uploaded_at) = (driver.compute_s, driver.uploaded_at);
+    let Reached {
+        compute_s,
+        uploaded_at,
+        ..
+    } = driver.at;
     // Everything that was queued has been seen to be over.
     work.settle();
     commit(&guard, copies)?;
@@ -509,149 +507,6 @@ fn moved(inner: &Rectangle, outer: &Rectangle) -> Rectangle {
         row0: inner.row0 + outer.row0,
         col0: inner.col0 + outer.col0,
         ..*inner
-    }
-}
-
-/// The calling thread's part.
-struct Driver<'a, 'd> {
-    device: &'d Device,
-    program: &'a Program,
-    work: &'a mut Work<'d>,
-    guard: &'a JobGuard<'d>,
-    matrices: &'a [OnDevice],
-    precision: Precision,
-    pedantic: bool,
-    /// Upload and download pieces of the steps up to each one.
-    ends: (Vec<usize>, Vec<usize>),
-    op: Op,
-    limit: Duration,
-    /// Steps whose uploads are released, kernels launched, kernels seen to have run; all over.
-    released: usize,
-    launched: usize,
-    happened: usize,
-    over: usize,
-    compute_s: f64,
-    uploaded_at: Option<Instant>,
-}
-
-impl Driver<'_, '_> {
-    /// Until every step is over.
-    fn drive(&mut self) -> Result<(), Failure> {
-        let steps = self.program.steps.len();
-        let mut progress = self.guard.progress()?;
-        let mut moved_at = Instant::now();
-        loop {
-            if self.guard.changed_since(progress.version) {
-                progress = self.guard.progress()?;
-            }
-            let before = (self.released, self.launched, self.happened, self.over);
-            self.over = self.happened.min(progress.downloaded);
-            if self.over == steps {
-                return Ok(());
-            }
-            if progress.uploaded == steps {
-                self.uploaded_at.get_or_insert_with(Instant::now);
-            }
-            self.release_uploads();
-            self.launch(progress.uploaded)?;
-            self.look()?;
-            if before != (self.released, self.launched, self.happened, self.over) {
-                moved_at = Instant::now();
-                continue;
-            }
-            let waited = moved_at.elapsed();
-            if waited > self.limit {
-                let seconds = waited.as_secs_f64();
-                let text = format!("the GPU did not answer: nothing ended in {seconds:.0} s");
-                return Err(self.device.health.lose(text));
-            }
-            if self.happened < self.launched {
-                pause(ASK_PAUSE);
-            } else {
-                self.guard
-                    .wait_change(progress.version, self.limit - waited);
-            }
-        }
-    }
-
-    /// True if nothing that must be over before the step is not.
-    fn may_begin(&self, step: usize) -> bool {
-        (self.program.steps.get(step)).is_some_and(|s| s.after <= self.over)
-    }
-
-    fn release_uploads(&mut self) {
-        let before = self.released;
-        while self.may_begin(self.released) {
-            self.released += 1;
-        }
-        if self.released > before {
-            let count = self.ends.0[self.released - 1];
-            self.guard.release(Kind::Upload, count);
-        }
-    }
-
-    /// Launches the kernels of every step whose operands are on their way.
-    fn launch(&mut self, uploaded: usize) -> Result<(), Failure> {
-        while self.launched < uploaded
-            && self.launched - self.happened < STEPS_IN_FLIGHT
-            && self.may_begin(self.launched)
-        {
-            self.launch_step(self.launched)?;
-            self.launched += 1;
-        }
-        Ok(())
-    }
-
-    fn launch_step(&mut self, step: usize) -> Result<(), Failure> {
-        let device = self.device;
-        let (cuda, note) = (&device.cuda, |e| device.health.note(&e));
-        let (begin, end) = self.work.mark(step).map_err(note)?;
-        let lane = self.work.lane();
-        for event in device.staging.events_of(self.guard.slots_of(step)) {
-            cuda.stream_wait(lane.stream, event).map_err(note)?;
-        }
-        cuda.record(begin, lane.stream).map_err(note)?;
-        for kernel in &self.program.steps[step].kernels {
-            let kernel = DeviceKernel {
-                precision: self.precision,
-                kernel,
-                matrices: self.matrices,
-                pedantic: self.pedantic,
-            };
-            // SAFETY: the planner keeps every block inside its buffer, `place` gave each buffer its
-            // room, the stream waits for the uploads, and the block outlives the work.
-            unsafe { cuda.kernel(&lane.handle, &kernel) }
-                .map_err(|e| device.health.note_blas(cuda, begin, &e))?;
-        }
-        cuda.record(end, lane.stream).map_err(note)?;
-        let kernels = self.program.steps[step].kernels.len() as u64;
-        device
-            .counts
-            .of(self.op)
-            .kernels
-            .fetch_add(kernels, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Sees which steps' kernels have run, and releases their downloads.
-    fn look(&mut self) -> Result<(), Failure> {
-        let device = self.device;
-        let before = self.happened;
-        while self.happened < self.launched {
-            let note = |e| device.health.note(&e);
-            let (begin, end) = self.work.mark(self.happened).map_err(note)?;
-            if !device.cuda.happened(end).map_err(note)? {
-                break;
-            }
-            // A clock that does not answer costs a figure, not the call.
-            self.compute_s += device.cuda.elapsed_s(begin, end).unwrap_or(0.0);
-            self.happened += 1;
-        }
-        if self.happened > before {
-            let count = self.ends.1[self.happened - 1];
-            self.guard.release(Kind::Download, count);
-        }
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod copy;
 mod device;
+mod driver;
 mod error;
 mod execute;
 mod host;
