@@ -18,7 +18,7 @@ unsafe extern "C" {
 
 /// This library, as the door and the engine know it.
 static SHIM: Shim = Shim::new(
-    generated::THRESHOLDS,
+    &generated::THRESHOLDS,
     set_threshold,
     cpu_threads,
     cpu_config,

@@ -142,7 +142,8 @@ fn routine(profile: &Profile, precision: Precision, level: Level) -> Routine {
     Routine {
         name: format!("{}gemm", precision.letter()),
         from_n,
-        threshold_work: Some(threshold_work(profile, precision, level)).filter(|w| *w < u64::MAX),
+        threshold_work: Some(threshold_work(profile, Op::Gemm, precision, level))
+            .filter(|w| *w < u64::MAX),
         predicted_cpu_s: shown.cpu_s,
         predicted_gpu_s: shown.gpu_s(),
     }

@@ -1,7 +1,7 @@
 //! The gate: work below which no call of a routine can win, so that it need not be looked at.
 
 use crate::{Level, Profile, Route, Situation, decide};
-use routines::{Op, Precision, Shape};
+use routines::{Gate, Op, Precision, Shape, family};
 
 /// Work in multiply-adds at or below which no call reaches the engine before a profile says better:
 /// a product of n = 128 takes OpenBLAS about 20 microseconds on one core, less than one kernel launch
@@ -12,19 +12,23 @@ pub const DEFAULT_THRESHOLD_WORK: u64 = 128 * 128 * 128;
 /// Factor between the works that are looked at: a quarter of an octave, 6 % of n.
 const STEP: f64 = 1.189_207_115_002_721;
 
+/// No work below this is looked at: a product of n = 16 takes a CPU less than a microsecond, which no
+/// device can beat.
+const MIN_WORK: f64 = 4096.0;
+
 /// No work above this is looked at: a product of n = 10^6.
 const MAX_WORK: f64 = 1e18;
 
 /// The small dimension of the thin shapes that are looked at.
-const THIN: [u64; 3] = [1, 16, 128];
+const THIN: [f64; 3] = [1.0, 16.0, 128.0];
 
-/// The largest m n k (in multiply-adds) at or below which the GPU wins no shape at this level, ready
-/// and idle; `u64::MAX` where it never wins.
-pub fn threshold_work(profile: &Profile, precision: Precision, level: Level) -> u64 {
-    let mut below = 1.0_f64;
-    let mut work = 1.0_f64;
+/// The largest work (see [`Shape::work`]) at or below which the GPU wins no shape of this family at this
+/// level, ready and idle; `u64::MAX` where it never wins.
+pub fn threshold_work(profile: &Profile, op: Op, precision: Precision, level: Level) -> u64 {
+    let mut below = MIN_WORK;
+    let mut work = MIN_WORK;
     while work <= MAX_WORK {
-        if any_shape_wins(profile, precision, level, work) {
+        if any_shape_wins(profile, op, precision, level, work) {
             return below as u64;
         }
         below = work;
@@ -33,29 +37,51 @@ pub fn threshold_work(profile: &Profile, precision: Precision, level: Level) -> 
     u64::MAX
 }
 
-fn any_shape_wins(profile: &Profile, precision: Precision, level: Level, work: f64) -> bool {
-    let wins = |m: f64, n: f64, k: f64| {
+/// Whether the cube or a thin shape of this work wins.
+fn any_shape_wins(
+    profile: &Profile,
+    op: Op,
+    precision: Precision,
+    level: Level,
+    work: f64,
+) -> bool {
+    let wins = |m: f64, n: f64, k: f64, right: bool| {
         // beta = 0 is the case with the least to move.
         let shape = Shape {
-            op: Op::Gemm,
+            op,
             precision,
             m: m.ceil() as u64,
             n: n.ceil() as u64,
             k: k.ceil() as u64,
-            right: false,
+            right,
             beta_zero: true,
         };
         decide(profile, &shape, &Situation::default(), level).route == Route::Gpu
     };
     let edge = work.cbrt();
-    if wins(edge, edge, edge) {
+    if wins(edge, edge, edge, false) {
         return true;
     }
-    THIN.iter()
-        .map(|t| *t as f64)
-        .filter(|t| *t < edge)
-        .any(|thin| {
-            let long = (work / thin).sqrt();
-            wins(thin, long, long) || wins(long, thin, long) || wins(long, long, thin)
-        })
+    THIN.into_iter().filter(|thin| *thin < edge).any(|thin| {
+        // The other two dimensions where they are alike, and the third where two are thin.
+        let (long, longest) = ((work / thin).sqrt(), work / (thin * thin));
+        match family(op).gate {
+            // Two of the three are m or two are n, by side.
+            Some(Gate::Sided) => {
+                wins(long, thin, long, false)
+                    || wins(thin, longest, thin, false)
+                    || wins(thin, long, long, true)
+                    || wins(longest, thin, thin, true)
+            }
+            // m is n.
+            Some(Gate::Product(["n", ..])) => {
+                wins(long, long, thin, false) || wins(thin, thin, longest, false)
+            }
+            _ => {
+                wins(thin, long, long, false)
+                    || wins(long, thin, long, false)
+                    || wins(long, long, thin, false)
+            }
+        }
+    })
 }

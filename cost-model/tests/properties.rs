@@ -6,7 +6,7 @@ use cost_model::{
     Transfers, decide, predict, threshold_work,
 };
 use proptest::prelude::*;
-use routines::{Op, Precision, Shape};
+use routines::{Gate, Op, Precision, Shape, family, routed};
 
 fn fingerprint() -> Fingerprint {
     Fingerprint {
@@ -185,10 +185,45 @@ fn waiting_is_a_term_with_its_own_reason() {
     );
 }
 
+/// A call of any level-3 family; m is n where the result is a triangle.
+fn level3(op: Op, precision: Precision, right: bool, [m, n, k]: [u64; 3]) -> Shape {
+    let triangle = matches!(family(op).gate, Some(Gate::Product(["n", ..])));
+    Shape {
+        op,
+        right,
+        m: if triangle { n } else { m },
+        ..gemm(precision, m, n, k)
+    }
+}
+
+#[test]
+fn every_routed_family_has_a_model_that_follows_from_the_product() {
+    let (profile, s) = (h200(), Situation::default());
+    let n = 4096;
+    let of = |op, p| predict(&profile, &level3(op, p, false, [n; 3]), &s);
+    let product = of(Op::Gemm, Precision::Z).expect("gemm has curves");
+    for (f, p, name) in routed() {
+        let got = of(f.op, p).unwrap_or_else(|| panic!("{name} has no model"));
+        if p != Precision::Z || matches!(f.op, Op::Gemm | Op::Gemm3m) {
+            continue;
+        }
+        // The CPU is credited with exactly its share of the flops, the GPU with less.
+        let share = f.flops_per_work(p) / 8.0;
+        assert!((got.cpu_s / product.cpu_s - share).abs() < 1e-9, "{name}");
+        assert!(got.compute_s > product.compute_s * share, "{name}");
+        assert!(got.upload_s + got.download_s < product.upload_s + product.download_s + 1e-12);
+    }
+    // trsm with 16 right-hand sides: the product of a 4096 x 4096 and a 4096 x 16 matrix, halved.
+    let thin = level3(Op::Trsm, Precision::D, false, [n, 16, 1]);
+    let same = gemm(Precision::D, n, 16, n);
+    let cpu_s = |shape: &Shape| predict(&profile, shape, &s).expect("a model").cpu_s;
+    assert!((cpu_s(&thin) / cpu_s(&same) - 0.5).abs() < 1e-12);
+}
+
 #[test]
 fn a_family_without_curves_stays_on_the_cpu() {
     let shape = Shape {
-        op: Op::Trsm,
+        op: Op::Getrf,
         ..gemm(Precision::D, 9000, 9000, 9000)
     };
     let d = decide(&h200(), &shape, &Situation::default(), Level::MAX);
@@ -198,7 +233,7 @@ fn a_family_without_curves_stays_on_the_cpu() {
 #[test]
 fn the_gate_lets_no_winner_below_it() {
     let profile = h200();
-    let gate = threshold_work(&profile, Precision::D, Level::default());
+    let gate = threshold_work(&profile, Op::Gemm, Precision::D, Level::default());
     assert!(gate > 64 * 64 * 64, "{gate}");
     assert!(gate < 1024 * 1024 * 1024, "{gate}");
     let n = (gate as f64).cbrt().floor() as u64;
@@ -214,7 +249,7 @@ fn the_gate_lets_no_winner_below_it() {
     slow.transfers.in_bytes_per_s = 1e3;
     let slow = Profile::new(slow).expect("sound");
     assert_eq!(
-        threshold_work(&slow, Precision::D, Level::default()),
+        threshold_work(&slow, Op::Gemm, Precision::D, Level::default()),
         u64::MAX
     );
 }
@@ -234,7 +269,7 @@ fn an_estimate_is_usable_without_calibration() {
         assert_eq!(d.route, Route::Gpu, "{precision:?}");
         // It must not promise more than the real machine keeps (kernel 17.05 ms in float64).
         assert!(precision != Precision::D || d.prediction.compute_s > 17.05e-3);
-        let gate = threshold_work(&profile, precision, Level::default());
+        let gate = threshold_work(&profile, Op::Gemm, precision, Level::default());
         assert!(
             (DEFAULT_THRESHOLD_WORK / 64..4096 * 4096 * 4096).contains(&gate),
             "{gate}"
@@ -404,6 +439,15 @@ fn precision() -> impl Strategy<Value = Precision> {
     prop::sample::select(Precision::ALL.to_vec())
 }
 
+fn op() -> impl Strategy<Value = Op> {
+    let ops: Vec<Op> = Op::ALL
+        .iter()
+        .copied()
+        .filter(|op| family(*op).gate.is_some())
+        .collect();
+    prop::sample::select(ops)
+}
+
 fn noisy_profile() -> impl Strategy<Value = Profile> {
     let sample = (1u64..10_000, 1u64..10_000, 1u64..10_000, 1e-7..1e2f64);
     let samples = prop::collection::vec(sample, 0..12);
@@ -453,40 +497,41 @@ fn all_finite(p: &Prediction) -> bool {
 proptest! {
     #[test]
     fn predictions_are_finite_up_to_a_million_and_beyond(
-        profile in noisy_profile(), p in precision(),
+        profile in noisy_profile(), op in op(), p in precision(), right: bool,
         m in 1u64..1_000_001, n in 1u64..1_000_001, k in 1u64..1_000_001, threads in 0u32..300,
     ) {
         let s = Situation { cpu_threads: threads, ..Default::default() };
-        for shape in [gemm(p, m, n, k), gemm(p, 1_000_000, 1_000_000, 1_000_000),
-                      gemm(p, i64::MAX as u64, i64::MAX as u64, i64::MAX as u64)] {
-            let prediction = predict(&profile, &shape, &s).expect("gemm");
+        for sizes in [[m, n, k], [1_000_000; 3], [i64::MAX as u64; 3]] {
+            let shape = level3(op, p, right, sizes);
+            let prediction = predict(&profile, &shape, &s).expect("a model");
             prop_assert!(all_finite(&prediction), "{:?}", prediction);
         }
     }
 
     #[test]
     fn a_bigger_call_never_takes_less(
-        profile in noisy_profile(), p in precision(),
+        profile in noisy_profile(), op in op(), p in precision(), right: bool,
         m in 1u64..100_000, n in 1u64..100_000, k in 1u64..100_000,
         dm in 0u64..5_000, dn in 0u64..5_000, dk in 0u64..5_000,
     ) {
         let s = Situation::default();
-        let small = predict(&profile, &gemm(p, m, n, k), &s).expect("gemm");
-        let big = predict(&profile, &gemm(p, m + dm, n + dn, k + dk), &s).expect("gemm");
+        let small = predict(&profile, &level3(op, p, right, [m, n, k]), &s).expect("a model");
+        let big = level3(op, p, right, [m + dm, n + dn, k + dk]);
+        let big = predict(&profile, &big, &s).expect("a model");
         prop_assert!(big.cpu_s >= small.cpu_s * (1.0 - 1e-9));
         prop_assert!(big.gpu_s() >= small.gpu_s() * (1.0 - 1e-9));
     }
 
     #[test]
     fn a_readier_level_never_takes_a_call_back(
-        profile in noisy_profile(), p in precision(),
+        profile in noisy_profile(), op in op(), p in precision(), right: bool,
         m in 1u64..20_000, n in 1u64..20_000, k in 1u64..20_000, startup_s in 0.0..3.0f64,
     ) {
         let s = Situation { startup_s, ..Default::default() };
         let mut on_gpu = false;
         for level in 1..=10 {
             let level = Level::new(level).expect("1 to 10");
-            let route = decide(&profile, &gemm(p, m, n, k), &s, level).route;
+            let route = decide(&profile, &level3(op, p, right, [m, n, k]), &s, level).route;
             prop_assert!(!on_gpu || route == Route::Gpu);
             on_gpu = route == Route::Gpu;
         }
@@ -494,7 +539,7 @@ proptest! {
 
     #[test]
     fn cubes_below_the_gate_never_win(
-        p in precision(), latency_s in 1e-6..1e-2f64, rate in 1e8..1e11f64, level in 1i64..=10,
+        op in op(), p in precision(), right: bool, latency_s in 1e-6..1e-2f64, rate in 1e8..1e11f64, level in 1i64..=10,
         share in 0.0..=1.0f64,
     ) {
         let mut m = h200().measurements().clone();
@@ -502,9 +547,9 @@ proptest! {
         m.transfers.in_bytes_per_s = rate;
         m.transfers.out_bytes_per_s = rate;
         let (profile, level) = (Profile::new(m).expect("positive"), Level::new(level).expect("ok"));
-        let gate = threshold_work(&profile, p, level).min(1_000_000_000_000_000_000);
+        let gate = threshold_work(&profile, op, p, level).min(1_000_000_000_000_000_000);
         let n = ((gate as f64).cbrt() * share) as u64;
-        let d = decide(&profile, &gemm(p, n, n, n), &Situation::default(), level);
+        let d = decide(&profile, &level3(op, p, right, [n; 3]), &Situation::default(), level);
         // Between two neighbouring works that the gate looked at, the speed-up can rise by the step
         // of 19 % in work at most, since neither curve is steeper than proportional.
         let speedup = d.prediction.cpu_s / d.prediction.gpu_s();

@@ -28,7 +28,8 @@ pub struct Threshold {
     pub op: u32,
     /// The precision's upper-case letter.
     pub precision: u8,
-    /// Flops of one unit of work (2 for real, 8 for complex multiply-adds).
+    /// Flops of one unit of work: 2 for the multiply-adds of a real product, more for complex ones, half
+    /// where one operand or the result is a triangle.
     pub flops_per_work: u64,
     /// The word that the stub compares with: calls with more work than this enter the door. It
     /// starts at 0, so that the first call of any size reads the settings once.
@@ -81,8 +82,8 @@ impl Shim {
 pub struct Entry {
     /// The shim that exports it.
     pub shim: &'static Shim,
-    /// Its routine's threshold.
-    pub threshold: &'static AtomicU64,
+    /// Its routine, with the threshold.
+    pub threshold: &'static Threshold,
     /// OpenBLAS's routine, with the signature of the symbol.
     pub cpu: CpuRoutine,
     /// Words of arguments on the stack, hidden string lengths included.
@@ -91,8 +92,8 @@ pub struct Entry {
     /// call's work.
     ///
     /// # Safety
-    /// The frame holds the arguments of a call of this symbol.
-    pub decode: unsafe fn(&Frame) -> Option<(RoutedCall, u64)>,
+    /// The frame holds the arguments of a call of this symbol, and the threshold is that of its routine.
+    pub decode: unsafe fn(&Frame, &Threshold) -> Option<(RoutedCall, u64)>,
 }
 
 /// The stub jumps to OpenBLAS with the caller's own registers and stack.
@@ -116,10 +117,10 @@ pub unsafe extern "C" fn pass(entry: &'static Entry, frame: *const Frame) -> u64
 fn offer(entry: &'static Entry, frame: &Frame) -> u64 {
     settings::publish_once(entry.shim);
     // SAFETY: `pass`'s caller vouches for the frame.
-    let Some((mut call, work)) = (unsafe { (entry.decode)(frame) }) else {
+    let Some((mut call, work)) = (unsafe { (entry.decode)(frame, entry.threshold) }) else {
         return JUMP_TO_CPU;
     };
-    if work <= entry.threshold.load(Ordering::Relaxed) {
+    if work <= entry.threshold.word.load(Ordering::Relaxed) {
         return JUMP_TO_CPU;
     }
     let Some(engine) = library::engine(entry.shim) else {

@@ -1,22 +1,42 @@
 //! The machine code of a routed symbol, as one macro that the generated entries use.
 
-/// Defines one routed symbol as a naked stub.
+/// Defines one routed symbol as a naked stub, with its [`crate::Entry`].
 ///
-/// `$sizes` are instructions that load the first gate size into eax and the others into r10d, without
-/// touching any argument register or xmm0/xmm1. The product is exact or the call takes the heavy way:
+/// The gate is a list of instructions that load sizes: the first into eax, the others into r10d, without
+/// touching any argument register or xmm0/xmm1. `product` multiplies its three sizes; `sided` has two, m
+/// and n, and multiplies both and the larger one. The product is exact or the call takes the heavy way:
 /// sizes are zero-extended, so that a negative one looks huge, and a signed overflow is taken as huge
 /// too; the decoder then sees the truth.
 ///
-/// Below the threshold that is ten instructions and a jump into OpenBLAS with stack, registers and
-/// hidden lengths as they came. Above it the argument registers are saved into a [`crate::Frame`].
+/// Below the threshold that is nine instructions (`sided`: eleven) and a jump into OpenBLAS with stack,
+/// registers and hidden lengths as they came. Above it the argument registers are saved into a
+/// [`crate::Frame`].
 #[macro_export]
 macro_rules! routed_symbol {
-    (
-        $(#[$doc:meta])*
-        $name:ident => $cpu:ident, $entry:ident, $word:ident,
-        [$first:literal, $second:literal, $third:literal]
-    ) => {
-        $(#[$doc])*
+    ($name:ident => $cpu:ident, $entry:ident($($field:expr),*), $word:ident,
+     product [$first:literal, $second:literal, $third:literal]) => {
+        $crate::routed_symbol!(@stub $name => $cpu, $entry($($field),*), $word, [
+            $first, $second, "imul rax, r10", "jo 2f", $third, "imul rax, r10", "jo 2f"
+        ]);
+    };
+    ($name:ident => $cpu:ident, $entry:ident($($field:expr),*), $word:ident,
+     sided [$first:literal, $second:literal]) => {
+        $crate::routed_symbol!(@stub $name => $cpu, $entry($($field),*), $word, [
+            $first, $second, "mov r11, rax", "cmp r10, rax", "cmova r11, r10",
+            "imul rax, r10", "jo 2f", "imul rax, r11", "jo 2f"
+        ]);
+    };
+    (@stub $name:ident => $cpu:ident, $entry:ident($shim:expr, $threshold:expr, $stack_words:expr, $decode:expr),
+     $word:ident, [$($gate:literal),*]) => {
+        static $entry: $crate::Entry = $crate::Entry {
+            shim: $shim,
+            threshold: $threshold,
+            cpu: $cpu,
+            stack_words: $stack_words,
+            decode: $decode,
+        };
+
+        #[doc = concat!("`", stringify!($name), "`: calls OpenBLAS or passes the door.")]
         ///
         /// # Safety
         /// The arguments of the routine of this name; this declaration does not show them because
@@ -26,13 +46,7 @@ macro_rules! routed_symbol {
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
-                $first,
-                $second,
-                "imul rax, r10",
-                "jo 2f",
-                $third,
-                "imul rax, r10",
-                "jo 2f",
+                $($gate,)*
                 "cmp rax, [rip + {word}]",
                 "ja 2f",
                 "jmp {cpu}",

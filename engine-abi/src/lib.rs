@@ -24,7 +24,7 @@ pub struct HostTable {
     pub abi_version: u32,
     /// `size_of::<HostTable>()` of the shim.
     pub struct_bytes: u32,
-    /// Publishes a new threshold for one routine: calls whose work (see `routines::Gate`) is at or
+    /// Publishes a new threshold for one routine: calls whose work (m n k, see [`RoutedCall`]) is at or
     /// below it never reach the engine. `op` and `precision` are the codes of [`RoutedCall`].
     pub set_threshold: extern "C" fn(op: u32, precision: u32, work: u64),
     /// Threads that the CPU library would use now.
@@ -57,7 +57,9 @@ pub const OUTCOME_UNTOUCHED: u32 = 1;
 
 /// One legal call that is not a quick return, column-major, as the shim decoded it.
 ///
-/// Fields that a routine does not have are zero. Letters are upper-case ASCII (`b'N'`). Scalars are
+/// Where the result is a triangle, m is n; where a routine has no k, k is the order of `a`. The trans of a
+/// rank-k update is `transa`. The result of trmm and trsm, the reference's B, is `c`, and their `beta` is 1.
+/// Other fields that a routine does not have are zero. Letters are upper-case ASCII (`b'N'`). Scalars are
 /// widened to f64, which is exact for f32, so that narrowing gives the caller's own bits back.
 #[repr(C)]
 #[derive(Clone, Copy)]

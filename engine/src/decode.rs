@@ -3,9 +3,9 @@
 //! Unsafe lives here because the operands are raw pointers; the shim's caller vouches for the memory,
 //! as with every BLAS, and nothing is believed beyond that.
 
-use call::{Call, Level3Call, MatMut, MatRef, Scalar};
+use call::{Call, Diag, Level3Call, MatMut, MatRef, Scalar, Side, Trans, Uplo};
 use engine_abi::RoutedCall;
-use routines::{Op, Precision, Trans};
+use routines::{Arg, Family, Library, Op, Precision, families};
 
 /// The call in safe types; `None` for a family that the engine does not know, and for anything that is
 /// illegal or a quick return (the shim should not have let it through; OpenBLAS then judges it).
@@ -14,41 +14,141 @@ use routines::{Op, Precision, Trans};
 /// The operands of `raw` are those of a BLAS call in progress: readable (`a`, `b`) and writable (`c`)
 /// for the dimensions given, and nobody else writes to them during `'a`.
 pub unsafe fn decode<'a>(raw: &'a RoutedCall) -> Option<Call<'a>> {
-    match Op::from_code(raw.op)? {
-        Op::Gemm => {}
-        _ => return None,
-    }
+    let op = Op::from_code(raw.op)?;
+    let family =
+        families().find(|f| f.op == op && f.gate.is_some() && f.library == Library::Blas)?;
     let precision = Precision::from_code(raw.precision)?;
-    let (transa, transb) = (
-        Trans::from_letter(raw.transa)?,
-        Trans::from_letter(raw.transb)?,
-    );
+    family.routine(precision)?;
+    let options = Options::of(family, precision, raw)?;
     let size = |v: i64| usize::try_from(v).ok().filter(|v| *v > 0);
     let (m, n, k) = (size(raw.m)?, size(raw.n)?, size(raw.k)?);
-    let (lda, ldb, ldc) = (size(raw.lda)?, size(raw.ldb)?, size(raw.ldc)?);
-    if raw.a.is_null() || raw.b.is_null() || raw.c.is_null() {
-        return None;
-    }
-    let (rows_a, cols_a) = if transa == Trans::N { (m, k) } else { (k, m) };
-    let (rows_b, cols_b) = if transb == Trans::N { (k, n) } else { (n, k) };
-    let elem_bytes = precision.elem_bytes();
+    let stored = Stored::of(op, &options, (m, n, k))?;
     let scalar = |[re, im]: [f64; 2]| Scalar { re, im };
     let (alpha, beta) = (scalar(raw.alpha), scalar(raw.beta));
     if alpha.is_zero() {
         return None;
     }
-    // SAFETY: readable by this function's contract; `new` checks the leading dimension and the span.
-    let a = unsafe { MatRef::new(raw.a.cast(), rows_a, cols_a, lda, elem_bytes) }?;
-    // SAFETY: as for a.
-    let b = unsafe { MatRef::new(raw.b.cast(), rows_b, cols_b, ldb, elem_bytes) }?;
+    let elem_bytes = precision.elem_bytes();
+    let read = |data: *const core::ffi::c_void, (rows, cols), ld| {
+        let ld = size(ld)?;
+        if data.is_null() {
+            return None;
+        }
+        // SAFETY: readable by this function's contract; `new` checks the leading dimension and the span.
+        unsafe { MatRef::new(data.cast(), rows, cols, ld, elem_bytes) }
+    };
+    let a = read(raw.a, stored.a, raw.lda)?;
+    let b = match stored.b {
+        Some(shape) => Some(read(raw.b, shape, raw.ldb)?),
+        None => None,
+    };
+    if raw.c.is_null() {
+        return None;
+    }
     // SAFETY: writable by this function's contract. Where a caller passes overlapping operands, the
     // backend compares the address ranges before it reads or writes.
-    let c = unsafe { MatMut::new(raw.c.cast(), m, n, ldc, elem_bytes) }?;
-    Some(Call::Level3(Level3Call::gemm(
+    let c = unsafe { MatMut::new(raw.c.cast(), m, n, size(raw.ldc)?, elem_bytes) }?;
+    Some(Call::Level3(Level3Call {
+        op,
         precision,
-        (transa, a),
-        (transb, b),
-        (alpha, beta),
+        side: options.side,
+        uplo: options.uplo,
+        transa: options.transa,
+        transb: options.transb,
+        diag: options.diag,
+        m,
+        n,
+        k,
+        alpha,
+        beta,
+        a,
+        b,
         c,
-    )))
+    }))
+}
+
+/// The option letters, at their defaults where the family lacks them.
+struct Options {
+    side: Side,
+    uplo: Uplo,
+    transa: Trans,
+    transb: Trans,
+    diag: Diag,
+}
+
+impl Options {
+    fn of(family: &Family, precision: Precision, raw: &RoutedCall) -> Option<Self> {
+        let mut options = Self {
+            side: Side::L,
+            uplo: Uplo::U,
+            transa: Trans::N,
+            transb: Trans::N,
+            diag: Diag::N,
+        };
+        for arg in family.args_of(precision) {
+            let Arg::Letter { name, accepted } = *arg else {
+                continue;
+            };
+            let letter = match name {
+                "side" => raw.side,
+                "uplo" => raw.uplo,
+                "transb" => raw.transb,
+                "diag" => raw.diag,
+                _ => raw.transa,
+            };
+            if !accepted.as_bytes().contains(&letter) {
+                return None;
+            }
+            match name {
+                "side" => options.side = Side::from_letter(letter)?,
+                "uplo" => options.uplo = Uplo::from_letter(letter)?,
+                "transb" => options.transb = Trans::from_letter(letter)?,
+                "diag" => options.diag = Diag::from_letter(letter)?,
+                _ => options.transa = Trans::from_letter(letter)?,
+            }
+        }
+        Some(options)
+    }
+}
+
+/// Rows and columns of the operands that are read, as stored.
+struct Stored {
+    a: (usize, usize),
+    b: Option<(usize, usize)>,
+}
+
+impl Stored {
+    /// `None` where the sizes contradict each other.
+    fn of(op: Op, options: &Options, (m, n, k): (usize, usize, usize)) -> Option<Self> {
+        use Op::{Gemm, Gemm3m, Gemmt, Gemmtr, Hemm, Her2k, Herk, Symm, Syr2k, Syrk, Trmm, Trsm};
+        let order = match options.side {
+            Side::L => m,
+            Side::R => n,
+        };
+        let agree = match op {
+            Gemm | Gemm3m => true,
+            Symm | Hemm | Trmm | Trsm => k == order,
+            _ => m == n,
+        };
+        let by = |trans, rows, cols| match trans {
+            Trans::N => (rows, cols),
+            _ => (cols, rows),
+        };
+        let a = by(options.transa, m, k);
+        let stored = match op {
+            Gemm | Gemm3m | Gemmtr | Gemmt => Self {
+                a,
+                b: Some(by(options.transb, k, n)),
+            },
+            Symm | Hemm => Self {
+                a: (k, k),
+                b: Some((m, n)),
+            },
+            Trmm | Trsm => Self { a: (k, k), b: None },
+            Syrk | Herk => Self { a, b: None },
+            Syr2k | Her2k => Self { a, b: Some(a) },
+            _ => return None,
+        };
+        agree.then_some(stored)
+    }
 }

@@ -6,6 +6,7 @@
 
 use crate::config::{Mode, Settings};
 use crate::decode::decode;
+use crate::gates::Gates;
 use crate::log::{CallRecord, Log, ProcessState};
 use crate::os;
 use crate::start::{Device, Start, StartFailure, State};
@@ -17,7 +18,7 @@ use cost_model::{
     decide, threshold_work,
 };
 use engine_abi::{HostTable, OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall};
-use routines::{Op, Precision, Shape};
+use routines::Shape;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,8 +69,8 @@ pub struct Engine {
     missed_ns: AtomicU64,
     errors_in_a_row: AtomicU32,
     errors_told: AtomicU32,
-    /// Work at or below which calls stay away, in the order of [`Precision::ALL`].
-    thresholds: [AtomicU64; 4],
+    /// Work at or below which calls stay away.
+    gates: Gates,
 }
 
 thread_local! {
@@ -156,9 +157,9 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Flops of one unit of work, as the door counts them.
-fn flops_per_work(precision: Precision) -> f64 {
-    if precision.is_complex() { 8.0 } else { 2.0 }
+/// An option letter for the log; 0 stands for one that the family lacks.
+fn letter(letter: u8) -> Option<char> {
+    (letter != 0).then_some(char::from(letter))
 }
 
 fn nanoseconds(seconds: f64) -> u64 {
@@ -194,7 +195,7 @@ impl Engine {
             missed_ns: AtomicU64::new(0),
             errors_in_a_row: AtomicU32::new(0),
             errors_told: AtomicU32::new(0),
-            thresholds: Precision::ALL.map(|_| AtomicU64::new(DEFAULT_THRESHOLD_WORK)),
+            gates: Gates::new(),
             setup: setup.clone(),
         };
         engine.set_thresholds(setup.profile.as_ref().map(|(profile, _)| profile));
@@ -229,34 +230,28 @@ impl Engine {
     /// Thresholds that follow from the settings and, where it is known, a profile.
     fn set_thresholds(&self, profile: Option<&Profile>) {
         let settings = &self.setup.settings;
-        for (precision, word) in Precision::ALL.into_iter().zip(&self.thresholds) {
-            let work = match (settings.mode, settings.threshold_flops, profile) {
+        self.gates.set(|op, precision, flops_per_work| {
+            match (settings.mode, settings.threshold_flops, profile) {
                 (Mode::Off, _, _) => u64::MAX,
-                (_, Some(flops), _) => (flops / flops_per_work(precision)) as u64,
+                (_, Some(flops), _) => (flops / flops_per_work) as u64,
                 (Mode::Auto | Mode::Deterministic, None, Some(profile)) => {
-                    threshold_work(profile, precision, settings.level)
+                    threshold_work(profile, op, precision, settings.level)
                 }
                 _ => DEFAULT_THRESHOLD_WORK,
-            };
-            word.store(work, Ordering::Relaxed);
-        }
+            }
+        });
     }
 
     /// Nothing goes to the GPU any more: calls need not come here, unless each is to be logged.
     fn close_gate(&self) {
         if self.setup.settings.mode != Mode::Force && !self.log.wants_calls() {
-            for word in &self.thresholds {
-                word.store(u64::MAX, Ordering::Relaxed);
-            }
+            self.gates.set(|_, _, _| u64::MAX);
         }
     }
 
-    /// Tells a shim the thresholds in force. Four stores: cheaper than remembering who knows them.
+    /// Tells a shim that registers the thresholds in force.
     pub fn publish(&self, host: &HostTable) {
-        for (precision, word) in Precision::ALL.into_iter().zip(&self.thresholds) {
-            let work = word.load(Ordering::Relaxed);
-            (host.set_threshold)(Op::Gemm as u32, u32::from(precision as u8), work);
-        }
+        self.gates.publish(host);
     }
 
     /// Runs one call; returns an outcome of the engine ABI. Never unwinds.
@@ -282,7 +277,7 @@ impl Engine {
         let host = unsafe { raw.host.as_ref() };
         let mut cpu_threads = self.setup.cpu_threads;
         if let Some(host) = host {
-            self.publish(host);
+            self.gates.publish_changes(host);
             cpu_threads = u32::try_from((host.cpu_threads)()).unwrap_or(cpu_threads);
         }
         // SAFETY: the operands are those of a call in progress.
@@ -333,15 +328,13 @@ impl Engine {
         plan: &Plan<'_>,
         cpu_threads: u32,
     ) -> CallRecord {
-        let letter = |l: u8| match l {
-            b'N' => "N",
-            b'T' => "T",
-            _ => "C",
-        };
         CallRecord {
             routine: format!("{}{}", shape.precision.letter(), shape.op.name()),
+            side: letter(raw.side),
+            uplo: letter(raw.uplo),
             transa: letter(raw.transa),
             transb: letter(raw.transb),
+            diag: letter(raw.diag),
             m: shape.m,
             n: shape.n,
             k: shape.k,

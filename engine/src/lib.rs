@@ -10,6 +10,7 @@ mod decode;
 pub mod device;
 mod engine;
 pub mod files;
+mod gates;
 pub mod log;
 pub mod machine;
 pub mod measure;

@@ -31,15 +31,26 @@ const MAX_TEXTS: usize = 32;
 pub struct CallRecord {
     /// "dgemm".
     pub routine: String,
-    /// "N", "T" or "C".
-    pub transa: &'static str,
-    /// "N", "T" or "C".
-    pub transb: &'static str,
+    /// 'L' or 'R'; this and the other letters are absent where the routine lacks them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub side: Option<char>,
+    /// 'U' or 'L'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uplo: Option<char>,
+    /// 'N', 'T' or 'C'; the only trans of a rank-k update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transa: Option<char>,
+    /// 'N', 'T' or 'C'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transb: Option<char>,
+    /// 'N' or 'U'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diag: Option<char>,
     /// Rows of the result.
     pub m: u64,
     /// Columns of the result.
     pub n: u64,
-    /// Inner dimension.
+    /// Inner dimension, or the order of the symmetric or triangular matrix.
     pub k: u64,
     /// The output was not read.
     pub beta_zero: bool,
@@ -372,9 +383,14 @@ fn json_line(event: &str, body: &impl Serialize) -> String {
 }
 
 fn call_line(r: &CallRecord) -> String {
+    // In the order of the routines' arguments: "dtrsm LUTN".
+    let letters: String = [r.side, r.uplo, r.transa, r.transb, r.diag]
+        .into_iter()
+        .flatten()
+        .collect();
     let mut line = format!(
-        "{} {}{} m={} n={} k={} -> {} ({}",
-        r.routine, r.transa, r.transb, r.m, r.n, r.k, r.route, r.reason
+        "{} {letters} m={} n={} k={} -> {} ({}",
+        r.routine, r.m, r.n, r.k, r.route, r.reason
     );
     // Writing to a String cannot fail.
     if let Some(detail) = &r.detail {
@@ -482,8 +498,11 @@ mod tests {
     fn record(route: &'static str, reason: &'static str, detail: Option<&str>) -> CallRecord {
         CallRecord {
             routine: "dgemm".to_owned(),
-            transa: "N",
-            transb: "T",
+            side: None,
+            uplo: None,
+            transa: Some('N'),
+            transb: Some('T'),
+            diag: None,
             m: 3,
             n: 4,
             k: 5,

@@ -6,12 +6,18 @@ use call::Failure;
 use common::{HOST, PUBLISHED, Problem, Script, engine, profile, settings};
 use cost_model::DEFAULT_THRESHOLD_WORK;
 use gpu_offload::config::{Mode, Settings};
+use routines::Op;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+fn published_of(op: Op) -> [u64; 4] {
+    [0, 1, 2, 3].map(|i| PUBLISHED[op as usize][i].load(SeqCst))
+}
+
+/// The thresholds of gemm; those of the other families are looked at one by one.
 fn published(s: Settings, p: cost_model::Profile) -> [u64; 4] {
     engine(s, &Arc::new(Script::default()), p).publish(&HOST);
-    [0, 1, 2, 3].map(|i| PUBLISHED[i].load(SeqCst))
+    published_of(Op::Gemm)
 }
 
 #[test]
@@ -31,6 +37,11 @@ fn thresholds_follow_mode_variable_profile_and_fate() {
         published(s.clone(), fast()),
         [4_000_000_000, 4_000_000_000, 1_000_000_000, 1_000_000_000]
     );
+    // A triangle halves the flops of a unit of work.
+    for op in [Op::Trsm, Op::Syrk, Op::Gemmtr] {
+        assert_eq!(published_of(op)[1..3], [8_000_000_000, 2_000_000_000]);
+    }
+    assert_eq!(published_of(Op::Her2k)[2..], [1_000_000_000; 2]);
     assert_eq!(
         published(
             Settings {
@@ -48,13 +59,17 @@ fn thresholds_follow_mode_variable_profile_and_fate() {
     );
     // It wins from the smallest sample on, where its curve is flat and the CPU's is not.
     let gate = published(settings(Mode::Auto), profile(1e-3, 1e-4, 1e-3))[1];
-    assert!(gate > 8 && gate < 512, "{gate}");
+    // (At n = 16, the least that is looked at.)
+    assert!(gate <= 16 * 16 * 16, "{gate}");
+    assert!(published_of(Op::Trmm)[1] < u64::MAX);
 
     // After the device is lost, calls stay away.
     let script = Arc::new(Script::default());
     *script.compute_failure.lock().expect("lock") = Some(Failure::Lost("gone".to_owned()));
     let engine = engine(settings(Mode::Auto), &script, fast());
     Problem::new(8, 1.0).call(engine);
-    engine.publish(&HOST);
-    assert_eq!(PUBLISHED[1].load(SeqCst), u64::MAX);
+    // Not by registering again: the next call tells it.
+    Problem::new(8, 1.0).call(engine);
+    assert_eq!(published_of(Op::Gemm)[1], u64::MAX);
+    assert_eq!(published_of(Op::Hemm)[3], u64::MAX);
 }

@@ -293,7 +293,7 @@ fn what_is_illegal_or_unknown_is_left_to_the_shim() {
     let good = p.raw();
     let bad = [
         engine_abi::RoutedCall { op: 0, ..good },
-        engine_abi::RoutedCall { op: 12, ..good },
+        engine_abi::RoutedCall { op: 13, ..good },
         engine_abi::RoutedCall {
             precision: b'X',
             ..good

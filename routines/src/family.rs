@@ -94,12 +94,17 @@ impl Flops {
                 })
                 .sum()
         };
-        let (per_multiplication, per_addition) = if precision.is_complex() {
-            (6.0, 2.0)
-        } else {
-            (1.0, 1.0)
-        };
-        per_multiplication * sum(self.multiplications) + per_addition * sum(self.additions)
+        weighted(precision, sum(self.multiplications), sum(self.additions))
+    }
+}
+
+/// Floating-point operations of multiplications and additions; in complex arithmetic a multiplication
+/// counts 6, an addition 2.
+fn weighted(precision: Precision, multiplications: f64, additions: f64) -> f64 {
+    if precision.is_complex() {
+        6.0 * multiplications + 2.0 * additions
+    } else {
+        multiplications + additions
     }
 }
 
@@ -288,6 +293,18 @@ pub enum Naming {
     Mixed,
 }
 
+/// The product that a routed symbol compares with its threshold before anything is decoded. It is never
+/// less than the call's work ([`Shape::work`](crate::Shape::work)), so that no call with more work than the
+/// threshold is missed; a call that is let through in vain is sent back after decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The product of three sizes, which is the work itself.
+    Product([&'static str; 3]),
+    /// m n max(m, n): the order of the special matrix is m or n by side, and reading side would cost
+    /// more than the few calls that are sent back (those with m and n far apart).
+    Sided,
+}
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Family {
@@ -305,9 +322,9 @@ pub struct Family {
     pub flops: Flops,
     /// The family has a CBLAS spelling.
     pub cblas: bool,
-    /// Sizes whose product is compared with the threshold, for families with a GPU path; their
-    /// entries are generated. `None` leaves the archive's own symbol.
-    pub gate: Option<[&'static str; 3]>,
+    /// What is compared with the threshold, for families whose calls pass the door; their entries are
+    /// generated. `None` leaves the archive's own symbol.
+    pub gate: Option<Gate>,
     /// What the row was written from.
     pub source: &'static str,
 }
@@ -351,6 +368,20 @@ impl Family {
     /// Index of an argument in Fortran's order; of the real routines where complex ones differ.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.args.iter().position(|a| a.name() == name)
+    }
+
+    /// Floating-point operations of one unit of work, for large calls: what the cubic terms of the
+    /// polynomial add up to (2 for a real gemm, 1 for a real syrk, 8 and 4 for the complex ones).
+    pub fn flops_per_work(&self, precision: Precision) -> f64 {
+        let cubic = |terms: &'static [Term]| -> f64 {
+            let cubic = terms.iter().filter(|Term(_, dims)| dims.len() == 3);
+            cubic.map(|Term(c, _)| c).sum()
+        };
+        weighted(
+            precision,
+            cubic(self.flops.multiplications),
+            cubic(self.flops.additions),
+        )
     }
 
     /// Bytes that must reach the device, and bytes that must come back.

@@ -8,7 +8,9 @@ mod shape;
 mod table;
 mod types;
 
-pub use family::{Arg, Dim, Dims, Extent, Family, Flops, Intent, Library, Naming, Part, Term};
+pub use family::{
+    Arg, Dim, Dims, Extent, Family, Flops, Gate, Intent, Library, Naming, Part, Term,
+};
 pub use shape::Shape;
-pub use table::{families, family, routed_symbols};
+pub use table::{families, family, routed, routed_symbols};
 pub use types::{Diag, Op, Precision, Side, Trans, Uplo};

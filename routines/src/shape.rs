@@ -1,6 +1,6 @@
 //! A call without its pointers: what the cost model needs to know.
 
-use crate::{Dims, Op, Precision, family};
+use crate::{Dims, Gate, Op, Precision, family};
 
 /// One call's family, precision and dimensions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +29,28 @@ impl Shape {
             k: self.k,
             right: self.right,
         }
+    }
+
+    /// Order of the symmetric or triangular matrix, in the families that have one.
+    pub fn order(&self) -> u64 {
+        if self.right { self.n } else { self.m }
+    }
+
+    /// Sizes of the matrix product that has the call's operands' shapes: m n k, with the order for k
+    /// where one operand is symmetric or triangular.
+    pub fn product(&self) -> [u64; 3] {
+        let k = match family(self.op).gate {
+            Some(Gate::Sided) => self.order(),
+            _ => self.k,
+        };
+        [self.m, self.n, k]
+    }
+
+    /// Multiply-adds of that product, which thresholds are written in; `u64::MAX` beyond 64 bits. Where
+    /// one operand is a triangle, the call has half of them.
+    pub fn work(&self) -> u64 {
+        let [m, n, k] = self.product();
+        m.saturating_mul(n).saturating_mul(k)
     }
 
     /// Floating-point operations, by the table.

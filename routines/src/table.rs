@@ -5,13 +5,14 @@ use crate::family::{
     Dim::{K, M, N, Order},
     Extent::{ByTrans, Is},
     Family, Flops,
+    Gate::{self, Product, Sided},
     Intent::{Accumulated, In, InOut},
     Library::Blas,
     Naming,
     Part::{Full, Triangle},
     Term,
 };
-use crate::{Op, lapack};
+use crate::{Op, Precision, lapack};
 
 const TRANSA: Arg = Letter {
     name: "transa",
@@ -153,30 +154,34 @@ const SYMM_ARGS: &[Arg] = &[
     LDC,
 ];
 
-/// syrk takes any of N, T, C in real arithmetic and N, T in complex; the letters here are what both
-/// the real and the complex reference accept.
-const SYRK_ARGS: &[Arg] = &[
-    UPLO,
+/// The transposes of a symmetric rank-k update: real arithmetic takes C for T, complex does not.
+const fn trans_of_update(accepted: &'static str) -> Arg {
     Letter {
         name: "trans",
-        accepted: "NT",
-    },
-    N_,
-    K_,
-    ALPHA,
-    rank_k_operand("a"),
-    LDA,
-    BETA,
-    C_TRIANGLE,
-    LDC,
-];
+        accepted,
+    }
+}
+
+const fn syrk_args(accepted: &'static str) -> [Arg; 10] {
+    [
+        UPLO,
+        trans_of_update(accepted),
+        N_,
+        K_,
+        ALPHA,
+        rank_k_operand("a"),
+        LDA,
+        BETA,
+        C_TRIANGLE,
+        LDC,
+    ]
+}
+const SYRK_ARGS: &[Arg] = &syrk_args("NTC");
+const SYRK_COMPLEX_ARGS: &[Arg] = &syrk_args("NT");
 
 const HERK_ARGS: &[Arg] = &[
     UPLO,
-    Letter {
-        name: "trans",
-        accepted: "NC",
-    },
+    trans_of_update("NC"),
     N_,
     K_,
     Scalar {
@@ -193,30 +198,28 @@ const HERK_ARGS: &[Arg] = &[
     LDC,
 ];
 
-const SYR2K_ARGS: &[Arg] = &[
-    UPLO,
-    Letter {
-        name: "trans",
-        accepted: "NT",
-    },
-    N_,
-    K_,
-    ALPHA,
-    rank_k_operand("a"),
-    LDA,
-    rank_k_operand("b"),
-    LDB,
-    BETA,
-    C_TRIANGLE,
-    LDC,
-];
+const fn syr2k_args(accepted: &'static str) -> [Arg; 12] {
+    [
+        UPLO,
+        trans_of_update(accepted),
+        N_,
+        K_,
+        ALPHA,
+        rank_k_operand("a"),
+        LDA,
+        rank_k_operand("b"),
+        LDB,
+        BETA,
+        C_TRIANGLE,
+        LDC,
+    ]
+}
+const SYR2K_ARGS: &[Arg] = &syr2k_args("NTC");
+const SYR2K_COMPLEX_ARGS: &[Arg] = &syr2k_args("NT");
 
 const HER2K_ARGS: &[Arg] = &[
     UPLO,
-    Letter {
-        name: "trans",
-        accepted: "NC",
-    },
+    trans_of_update("NC"),
     N_,
     K_,
     ALPHA,
@@ -277,7 +280,7 @@ const TRMM_FLOPS: Flops = Flops {
 
 const BLAS: &str = "Reference BLAS 3.12; LAWN 41 appendix C";
 
-const fn blas(op: Op, naming: Naming, args: &'static [Arg], flops: Flops) -> Family {
+const fn blas(op: Op, naming: Naming, args: &'static [Arg], flops: Flops, gate: Gate) -> Family {
     Family {
         op,
         library: Blas,
@@ -286,34 +289,42 @@ const fn blas(op: Op, naming: Naming, args: &'static [Arg], flops: Flops) -> Fam
         complex_args: None,
         flops,
         cblas: true,
-        gate: None,
+        gate: Some(gate),
         source: BLAS,
     }
 }
 
+/// m n k.
+const MNK: Gate = Product(["m", "n", "k"]);
+/// n n k, of which the result's triangle takes half.
+const NNK: Gate = Product(["n", "n", "k"]);
+
 /// Level-3 BLAS.
 const BLAS3: &[Family] = &[
-    Family {
-        gate: Some(["m", "n", "k"]),
-        ..blas(Op::Gemm, Naming::All, GEMM_ARGS, GEMM_FLOPS)
-    },
+    blas(Op::Gemm, Naming::All, GEMM_ARGS, GEMM_FLOPS, MNK),
     Family {
         source: "OpenBLAS 0.3.29 interface/gemm.c (3M); counted as gemm",
-        ..blas(Op::Gemm3m, Naming::Complex, GEMM_ARGS, GEMM_FLOPS)
+        ..blas(Op::Gemm3m, Naming::Complex, GEMM_ARGS, GEMM_FLOPS, MNK)
     },
-    blas(Op::Gemmtr, Naming::All, GEMMTR_ARGS, SYRK_FLOPS),
+    blas(Op::Gemmtr, Naming::All, GEMMTR_ARGS, SYRK_FLOPS, NNK),
     Family {
         source: "OpenBLAS 0.3.29: the older name of gemmtr",
-        ..blas(Op::Gemmt, Naming::All, GEMMTR_ARGS, SYRK_FLOPS)
+        ..blas(Op::Gemmt, Naming::All, GEMMTR_ARGS, SYRK_FLOPS, NNK)
     },
-    blas(Op::Symm, Naming::All, SYMM_ARGS, SYMM_FLOPS),
-    blas(Op::Hemm, Naming::Complex, SYMM_ARGS, SYMM_FLOPS),
-    blas(Op::Syrk, Naming::All, SYRK_ARGS, SYRK_FLOPS),
-    blas(Op::Herk, Naming::Complex, HERK_ARGS, SYRK_FLOPS),
-    blas(Op::Syr2k, Naming::All, SYR2K_ARGS, SYR2K_FLOPS),
-    blas(Op::Her2k, Naming::Complex, HER2K_ARGS, SYR2K_FLOPS),
-    blas(Op::Trmm, Naming::All, TRMM_ARGS, TRMM_FLOPS),
-    blas(Op::Trsm, Naming::All, TRMM_ARGS, TRMM_FLOPS),
+    blas(Op::Symm, Naming::All, SYMM_ARGS, SYMM_FLOPS, Sided),
+    blas(Op::Hemm, Naming::Complex, SYMM_ARGS, SYMM_FLOPS, Sided),
+    Family {
+        complex_args: Some(SYRK_COMPLEX_ARGS),
+        ..blas(Op::Syrk, Naming::All, SYRK_ARGS, SYRK_FLOPS, NNK)
+    },
+    blas(Op::Herk, Naming::Complex, HERK_ARGS, SYRK_FLOPS, NNK),
+    Family {
+        complex_args: Some(SYR2K_COMPLEX_ARGS),
+        ..blas(Op::Syr2k, Naming::All, SYR2K_ARGS, SYR2K_FLOPS, NNK)
+    },
+    blas(Op::Her2k, Naming::Complex, HER2K_ARGS, SYR2K_FLOPS, NNK),
+    blas(Op::Trmm, Naming::All, TRMM_ARGS, TRMM_FLOPS, Sided),
+    blas(Op::Trsm, Naming::All, TRMM_ARGS, TRMM_FLOPS, Sided),
 ];
 
 /// Every family that is typed, level-3 BLAS first.
@@ -329,16 +340,20 @@ pub fn family(op: Op) -> &'static Family {
     families().find(|f| f.op == op).expect("every Op has a row")
 }
 
+/// Every routine whose calls pass the door, with its row. The order is that of the threshold words.
+pub fn routed() -> impl Iterator<Item = (&'static Family, Precision, String)> {
+    families()
+        .filter(|f| f.gate.is_some())
+        .flat_map(|f| f.routines().map(move |(p, name)| (f, p, name)))
+}
+
 /// Symbols whose calls pass the door, without prefix: `dgemm_`, `cblas_dgemm`, … These are the names
 /// that the CPU archive gets renamed.
 pub fn routed_symbols() -> Vec<String> {
-    families()
-        .filter(|f| f.gate.is_some())
-        .flat_map(|f| {
-            f.routines().flat_map(move |(_, name)| {
-                let cblas = f.cblas.then(|| format!("cblas_{name}"));
-                core::iter::once(format!("{name}_")).chain(cblas)
-            })
+    routed()
+        .flat_map(|(f, _, name)| {
+            let cblas = f.cblas.then(|| format!("cblas_{name}"));
+            core::iter::once(format!("{name}_")).chain(cblas)
         })
         .collect()
 }

@@ -23,6 +23,14 @@ impl Precision {
         Self::ALL.into_iter().find(|p| *p as u8 == code)
     }
 
+    /// The real type of the same width.
+    pub fn real(self) -> Self {
+        match self {
+            Self::S | Self::C => Self::S,
+            Self::D | Self::Z => Self::D,
+        }
+    }
+
     /// Lower-case letter, as it stands in routine names.
     pub fn letter(self) -> char {
         (self as u8).to_ascii_lowercase() as char

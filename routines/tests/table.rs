@@ -1,7 +1,7 @@
 //! Structural checks of the table, and an independent check value for every number that is derived:
 //! a wrong polynomial passes every structural test.
 
-use routines::{Arg, Dims, Op, Precision, families, family, routed_symbols};
+use routines::{Arg, Dims, Gate, Op, Precision, Shape, families, family, routed, routed_symbols};
 use std::collections::HashSet;
 
 #[test]
@@ -26,8 +26,8 @@ fn every_matrix_has_its_leading_dimension_right_behind_it() {
                 assert_eq!(next, Some(format!("ld{name}").as_str()), "{:?}", f.op);
             }
         }
-        if let Some(gate) = f.gate {
-            for size in gate {
+        if let Some(Gate::Product(sizes)) = f.gate {
+            for size in sizes {
                 assert!(f.position(size).is_some(), "{:?}: gate names {size}", f.op);
             }
         }
@@ -48,6 +48,79 @@ fn routed_symbols_are_both_spellings() {
         assert!(routed.iter().any(|r| r == name), "{name}");
     }
     assert!(!routed.iter().any(|r| r == "ddot_"));
+}
+
+#[test]
+fn level_3_is_routed_and_the_rest_is_not() {
+    let names: Vec<String> = routed().map(|(_, _, name)| name).collect();
+    // Eight families in four precisions, four in the complex ones.
+    assert_eq!(names.len(), 8 * 4 + 4 * 2);
+    assert_eq!(routed_symbols().len(), 2 * names.len());
+    for name in ["ssymm", "zher2k", "cgemm3m", "dgemmt", "strsm"] {
+        assert!(names.iter().any(|n| n == name), "{name}");
+    }
+    assert!(!names.iter().any(|n| n.contains("potrf")));
+}
+
+/// Letters of Reference BLAS 3.12: C stands for T in real arithmetic, and only there.
+#[test]
+fn updates_take_the_letters_of_the_reference() {
+    let accepted = |op, p| {
+        let args = family(op).args_of(p);
+        args.iter().find_map(|a| match a {
+            Arg::Letter {
+                name: "trans",
+                accepted,
+            } => Some(*accepted),
+            _ => None,
+        })
+    };
+    for op in [Op::Syrk, Op::Syr2k] {
+        assert_eq!(accepted(op, Precision::S), Some("NTC"));
+        assert_eq!(accepted(op, Precision::Z), Some("NT"));
+    }
+    for op in [Op::Herk, Op::Her2k] {
+        assert_eq!(accepted(op, Precision::C), Some("NC"));
+    }
+}
+
+#[test]
+fn work_and_its_flops_check_values() {
+    let shape = |op, right| Shape {
+        op,
+        precision: Precision::D,
+        m: 3,
+        n: 5,
+        k: 7,
+        right,
+        beta_zero: false,
+    };
+    assert_eq!(shape(Op::Gemm, false).work(), 105);
+    assert_eq!(shape(Op::Trsm, false).work(), 45);
+    assert_eq!(shape(Op::Symm, true).work(), 75);
+    let big = Shape {
+        m: u64::MAX,
+        ..shape(Op::Gemm, false)
+    };
+    assert_eq!(big.work(), u64::MAX);
+    // At a large size the flops are the work's flops.
+    for (f, precision, name) in routed() {
+        let n = 10_000;
+        let dims = Dims {
+            m: n,
+            n,
+            k: n,
+            right: false,
+        };
+        let exact = f.flops.count(precision, &dims);
+        let by_work = f.flops_per_work(precision) * (n as f64).powi(3);
+        assert!((by_work / exact - 1.0).abs() < 1e-3, "{name}");
+    }
+    let per_work = |op, p| family(op).flops_per_work(p);
+    assert_eq!(per_work(Op::Gemm, Precision::S), 2.0);
+    assert_eq!(per_work(Op::Trsm, Precision::S), 1.0);
+    assert_eq!(per_work(Op::Herk, Precision::Z), 4.0);
+    assert_eq!(per_work(Op::Her2k, Precision::Z), 8.0);
 }
 
 /// Level-3 flop counts worked out by hand for m = 3, n = 5, k = 7.

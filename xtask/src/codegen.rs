@@ -2,7 +2,7 @@
 //! With `--check` it writes nothing and fails when a committed file differs.
 
 use anyhow::{Context, Result, bail, ensure};
-use routines::{Arg, Dim, Extent, Family, Library, Naming, Precision, families};
+use routines::{Arg, Family, Gate, Library, Naming, Precision, families, routed};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -74,272 +74,150 @@ enum Spelling {
 }
 
 fn entries(library: Library) -> Result<String> {
-    let mut out = String::new();
-    let routed: Vec<&Family> = families()
-        .filter(|f| f.library == library && f.gate.is_some())
-        .collect();
-    writeln!(out, "//! {HEADER}\n//!")?;
-    writeln!(
-        out,
-        "//! One stub, one decoder and one description for every routed symbol.\n"
-    )?;
-    writeln!(
-        out,
-        "use crate::SHIM;\nuse crate::decode::{{Cblas, scalar, size, trans, work}};\n\
-         use core::sync::atomic::AtomicU64;\nuse door::{{Entry, Frame, Threshold, routed_symbol}};\n\
-         use engine_abi::RoutedCall;\n"
-    )?;
-    let mut thresholds = String::new();
-    let mut statics = String::new();
-    let mut externs = String::new();
-    let mut symbols = String::new();
-    for f in routed {
-        for (precision, routine) in f.routines() {
-            let word = format!("{}_WORK", routine.to_uppercase());
-            writeln!(statics, "static {word}: AtomicU64 = AtomicU64::new(0);")?;
-            let flops_per_work = if precision.is_complex() { 8 } else { 2 };
-            writeln!(
-                thresholds,
-                "Threshold {{ op: {}, precision: b'{}', flops_per_work: {flops_per_work}, word: &{word} }},",
-                f.op as u32, precision as u8 as char
-            )?;
-            let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
-            for spelling in spellings.into_iter().flatten() {
-                symbol(
-                    &mut symbols,
-                    &mut externs,
-                    f,
-                    precision,
-                    &routine,
-                    &word,
-                    spelling,
-                )?;
-            }
+    let routed: Vec<_> = routed().filter(|(f, ..)| f.library == library).collect();
+    let (mut words, mut thresholds) = (String::new(), String::new());
+    let (mut externs, mut symbols) = (String::new(), String::new());
+    for (index, (f, precision, routine)) in routed.iter().enumerate() {
+        let word = format!("{}_WORK", routine.to_uppercase());
+        writeln!(words, "static {word}: AtomicU64 = AtomicU64::new(0);")?;
+        writeln!(
+            thresholds,
+            "threshold({}, b'{}', {}, &{word}),",
+            f.op as u32,
+            *precision as u8 as char,
+            f.flops_per_work(*precision)
+        )?;
+        let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
+        for spelling in spellings.into_iter().flatten() {
+            let symbol = Symbol::new(f, *precision, routine, spelling);
+            writeln!(externs, "fn {}();", symbol.cpu())?;
+            writeln!(symbols, "{}", symbol.stub(index, &word)?)?;
         }
     }
-    writeln!(out, "{statics}")?;
-    writeln!(out, "/// The threshold words of this library.")?;
-    writeln!(
-        out,
-        "pub(crate) static THRESHOLDS: &[Threshold] = &[\n{thresholds}];\n"
-    )?;
-    writeln!(
-        out,
-        "// OpenBLAS's own routines under their private names; the stubs know the signatures."
-    )?;
-    writeln!(out, "unsafe extern \"C\" {{\n{externs}}}\n\n{symbols}")?;
-    Ok(out)
+    Ok(format!(
+        "//! {HEADER}\n//!\n//! One stub and one description for every routed symbol.\n\n\
+         use crate::{{SHIM, decode}};\nuse core::sync::atomic::AtomicU64;\n\
+         use door::{{Threshold, routed_symbol}};\n\n{words}\n\
+         const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
+         Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
+         /// The threshold words of this library, one a routine.\n\
+         pub(crate) static THRESHOLDS: [Threshold; {}] = [\n{thresholds}];\n\n\
+         // OpenBLAS's own routines under their private names; the stubs know the signatures.\n\
+         unsafe extern \"C\" {{\n{externs}}}\n\n{symbols}",
+        routed.len()
+    ))
 }
 
-/// One argument of a symbol with its place: index in the integer class, or in the float class.
+/// One argument of a symbol with its place in the integer class, if it is there.
 struct Placed {
     arg: Arg,
     int: Option<usize>,
-    float: Option<usize>,
 }
 
-fn place(f: &Family, precision: Precision, spelling: Spelling) -> Vec<Placed> {
-    // The layout is CBLAS's first argument.
-    let mut next_int = usize::from(spelling == Spelling::Cblas);
-    let mut next_float = 0;
-    f.args_of(precision)
-        .iter()
-        .map(|&arg| {
+/// A routed symbol with the places of its arguments.
+struct Symbol<'a> {
+    family: &'a Family,
+    name: String,
+    placed: Vec<Placed>,
+    spelling: Spelling,
+}
+
+impl<'a> Symbol<'a> {
+    fn new(family: &'a Family, precision: Precision, routine: &str, spelling: Spelling) -> Self {
+        // The layout is CBLAS's first argument.
+        let mut next_int = usize::from(spelling == Spelling::Cblas);
+        let place = |&arg: &Arg| {
             let by_value_float = spelling == Spelling::Cblas
                 && matches!(arg, Arg::Scalar { real, .. } if real || !precision.is_complex());
-            let counter = if by_value_float {
-                &mut next_float
-            } else {
-                &mut next_int
-            };
-            let index = *counter;
-            *counter += 1;
-            Placed {
-                arg,
-                int: (!by_value_float).then_some(index),
-                float: by_value_float.then_some(index),
-            }
-        })
-        .collect()
-}
-
-fn symbol(
-    out: &mut String,
-    externs: &mut String,
-    f: &Family,
-    precision: Precision,
-    routine: &str,
-    word: &str,
-    spelling: Spelling,
-) -> Result<()> {
-    let name = match spelling {
-        Spelling::Fortran => format!("{routine}_"),
-        Spelling::Cblas => format!("cblas_{routine}"),
-    };
-    let cpu = format!("gpu_offload_cpu_{name}");
-    let entry = name.trim_end_matches('_').to_uppercase() + "_ENTRY";
-    let placed = place(f, precision, spelling);
-    let ints = placed.iter().filter(|p| p.int.is_some()).count()
-        + usize::from(spelling == Spelling::Cblas);
-    let hidden = match spelling {
-        Spelling::Fortran => placed
-            .iter()
-            .filter(|p| matches!(p.arg, Arg::Letter { .. } | Arg::LetterInOut { .. }))
-            .count(),
-        Spelling::Cblas => 0,
-    };
-    let stack_words = (ints + hidden).saturating_sub(REGISTERS.len());
-    let loads = loads(f, &placed, spelling)?;
-
-    writeln!(externs, "fn {cpu}();")?;
-    writeln!(
-        out,
-        "routed_symbol!(\n    /// `{name}`: calls OpenBLAS or passes the door.\n    {name} => {cpu}, {entry}, {word}, [{}]\n);\n",
-        loads
-            .iter()
-            .map(|l| format!("\"{l}\""))
-            .collect::<Vec<_>>()
-            .join(", ")
-    )?;
-    writeln!(
-        out,
-        "static {entry}: Entry = Entry {{ shim: &SHIM, threshold: &{word}, cpu: {cpu}, \
-         stack_words: {stack_words}, decode: decode_{name} }};\n"
-    )?;
-    decoder(out, f, precision, &name, &placed, spelling)
-}
-
-/// Instructions that load the three gate sizes into eax, r10d, r10d.
-fn loads(f: &Family, placed: &[Placed], spelling: Spelling) -> Result<Vec<String>> {
-    let gate = f.gate.context("only routed families have entries")?;
-    gate.iter()
-        .zip(["eax", "r10d", "r10d"])
-        .map(|(size, target)| {
-            let index = f.position(size).context("the gate names an argument")?;
-            let index = placed[index].int.context("sizes are integers")?;
-            let (wide, narrow) = REGISTERS
-                .get(index)
-                .context("a gate size on the stack needs another stub")?;
-            Ok(match spelling {
-                Spelling::Fortran => format!("mov {target}, [{wide}]"),
-                Spelling::Cblas => format!("mov {target}, {narrow}"),
-            })
-        })
-        .collect()
-}
-
-fn dim_name(dim: Dim) -> Result<&'static str> {
-    Ok(match dim {
-        Dim::M => "m",
-        Dim::N => "n",
-        Dim::K => "k",
-        other => bail!("no decoder knows the dimension {other:?} yet"),
-    })
-}
-
-fn decoder(
-    out: &mut String,
-    f: &Family,
-    precision: Precision,
-    name: &str,
-    placed: &[Placed],
-    spelling: Spelling,
-) -> Result<()> {
-    ensure!(
-        f.op == routines::Op::Gemm,
-        "row-major calls of {:?} have no rule yet",
-        f.op
-    );
-    let letter = precision as u8 as char;
-    writeln!(
-        out,
-        "/// Reads the arguments of `{name}`; `None` for an illegal one or a quick return."
-    )?;
-    writeln!(
-        out,
-        "///\n/// # Safety\n/// The frame holds the arguments of a call of `{name}`."
-    )?;
-    writeln!(
-        out,
-        "unsafe fn decode_{name}(f: &Frame) -> Option<(RoutedCall, u64)> {{"
-    )?;
-    writeln!(
-        out,
-        "// SAFETY: the caller vouches for the frame; the indices are those of the signature."
-    )?;
-    writeln!(out, "unsafe {{")?;
-    if spelling == Spelling::Cblas {
-        writeln!(out, "let layout = Cblas::layout(f.int32(0))?;")?;
-    }
-    for p in placed {
-        let arg = p.arg.name();
-        match (p.arg, p.int, p.float) {
-            (Arg::Letter { .. }, Some(i), _) => match spelling {
-                Spelling::Fortran => writeln!(out, "let {arg} = trans(f.letter({i}))?;")?,
-                Spelling::Cblas => writeln!(out, "let {arg} = Cblas::trans(f.int32({i}))?;")?,
+            let int = (!by_value_float).then_some(next_int);
+            next_int += usize::from(!by_value_float);
+            Placed { arg, int }
+        };
+        Self {
+            family,
+            name: match spelling {
+                Spelling::Fortran => format!("{routine}_"),
+                Spelling::Cblas => format!("cblas_{routine}"),
             },
-            (Arg::Size { .. } | Arg::Ld { .. }, Some(i), _) => match spelling {
-                Spelling::Fortran => writeln!(out, "let {arg} = size(f.fortran_int({i}))?;")?,
-                Spelling::Cblas => writeln!(out, "let {arg} = size(f.int32({i}))?;")?,
-            },
-            (Arg::Scalar { .. }, Some(i), _) => {
-                writeln!(out, "let {arg} = f.scalar({i}, b'{letter}');")?;
-            }
-            (Arg::Scalar { .. }, _, Some(i)) => {
-                let get = if precision == Precision::S {
-                    "f32"
-                } else {
-                    "f64"
-                };
-                writeln!(out, "let {arg} = scalar(f.{get}({i}));")?;
-            }
-            (Arg::Matrix { .. }, Some(i), _) => writeln!(out, "let {arg} = f.pointer({i});")?,
-            (other, _, _) => bail!("no decoder knows {other:?} yet"),
+            placed: family.args_of(precision).iter().map(place).collect(),
+            spelling,
         }
     }
-    if spelling == Spelling::Cblas {
-        // A row-major matrix is its transpose in column-major order: C^T = op(B)^T op(A)^T.
-        writeln!(
-            out,
-            "let (transa, transb, m, n, a, lda, b, ldb) = if layout.is_row_major() {{\n\
-             (transb, transa, n, m, b, ldb, a, lda)\n}} else {{\n\
-             (transa, transb, m, n, a, lda, b, ldb)\n}};"
-        )?;
+
+    /// OpenBLAS's routine.
+    fn cpu(&self) -> String {
+        format!("gpu_offload_cpu_{}", self.name)
     }
-    for arg in f.args_of(precision) {
-        if let Arg::Matrix { name, rows, .. } = *arg {
-            let least = match rows {
-                Extent::Is(d) => dim_name(d)?.to_owned(),
-                Extent::ByTrans(by, plain, transposed) => format!(
-                    "if {by} == b'N' {{ {} }} else {{ {} }}",
-                    dim_name(plain)?,
-                    dim_name(transposed)?
-                ),
-            };
-            writeln!(out, "let rows_{name} = {least};")?;
-            writeln!(out, "if ld{name} < rows_{name}.max(1) {{ return None; }}")?;
-        }
+
+    /// Words of arguments on the stack, hidden string lengths included.
+    fn stack_words(&self) -> usize {
+        let ints = self.placed.iter().filter(|p| p.int.is_some()).count();
+        let letter = |p: &&Placed| matches!(p.arg, Arg::Letter { .. } | Arg::LetterInOut { .. });
+        let words = match self.spelling {
+            Spelling::Fortran => ints + self.placed.iter().filter(letter).count(),
+            Spelling::Cblas => ints + 1,
+        };
+        words.saturating_sub(REGISTERS.len())
     }
-    writeln!(
-        out,
-        "if m == 0 || n == 0 || k == 0 || alpha == [0.0, 0.0] {{ return None; }}"
-    )?;
-    writeln!(
-        out,
-        "let call = RoutedCall {{ op: {}, precision: b'{letter}', transa, transb, m, n, k, alpha, beta, \
-         a, lda, b, ldb, c, ldc, ..crate::decode::EMPTY }};\nSome((call, work(m, n, k)))\n}}\n}}\n",
-        f.op as u32
-    )?;
-    Ok(())
+
+    /// The symbol's macro call; `index` is that of its threshold.
+    fn stub(&self, index: usize, word: &str) -> Result<String> {
+        let (kind, sizes) = match self.family.gate {
+            Some(Gate::Product(sizes)) => ("product", sizes.to_vec()),
+            Some(Gate::Sided) => ("sided", vec!["m", "n"]),
+            None => bail!("{} is not routed", self.name),
+        };
+        let loads = sizes
+            .iter()
+            .zip(["eax", "r10d", "r10d"])
+            .map(|(size, target)| Ok(format!("\"{}\"", self.load(size, target)?)))
+            .collect::<Result<Vec<_>>>()?
+            .join(", ");
+        let reader = match self.spelling {
+            Spelling::Fortran => "fortran",
+            Spelling::Cblas => "cblas",
+        };
+        Ok(format!(
+            "routed_symbol!(\n    {} => {}, {}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, decode::{reader}),\n    \
+             {word}, {kind} [{loads}]\n);\n",
+            self.name,
+            self.cpu(),
+            self.name.trim_end_matches('_').to_uppercase(),
+            self.stack_words()
+        ))
+    }
+
+    /// The instruction that loads one size.
+    fn load(&self, size: &str, target: &str) -> Result<String> {
+        let placed = self.placed.iter().find(|p| p.arg.name() == size);
+        let index = placed
+            .and_then(|p| p.int)
+            .with_context(|| format!("{} has no size {size}", self.name))?;
+        Ok(match (self.spelling, REGISTERS.get(index)) {
+            (Spelling::Fortran, Some((wide, _))) => format!("mov {target}, [{wide}]"),
+            (Spelling::Cblas, Some((_, narrow))) => format!("mov {target}, {narrow}"),
+            // Stack words follow the return address.
+            (Spelling::Cblas, None) => {
+                let offset = 8 * (index - REGISTERS.len() + 1);
+                format!("mov {target}, [rsp + {offset}]")
+            }
+            (Spelling::Fortran, None) => {
+                bail!(
+                    "{}: {size} behind a pointer on the stack needs another stub",
+                    self.name
+                )
+            }
+        })
+    }
 }
 
 /// The coverage page: every typed family, what its numbers come from, and where it runs.
 fn page() -> String {
     let mut out = format!(
         "<!-- {HEADER} -->\n# Routines\n\nEvery other name of BLAS, CBLAS and LAPACK is exported too, as the CPU \
-         library's own symbol: see `blas-shim/exports.txt` and `lapack-shim/exports.txt`. A family without a GPU \
-         path is typed for the paths to come; its symbols are the CPU library's own as well.\n\n\
-         | family | routines | CBLAS | flops at m = n = k = 1000 (first precision) | GPU path | source |\n\
+         library's own symbol: see `blas-shim/exports.txt` and `lapack-shim/exports.txt`. A family that \
+         does not pass the door is typed for the paths to come; its symbols are the CPU library's own as well.\n\n\
+         | family | routines | CBLAS | flops at m = n = k = 1000 (first precision) | passes the door | source |\n\
          |---|---|---|---|---|---|\n"
     );
     for f in families() {

@@ -3,7 +3,9 @@
 //! Unsafe lives here because the tests play the shim: they hand raw calls to the engine.
 #![allow(dead_code, missing_docs)]
 
-use call::{Backend, Call, Failure, Level3Call, MatRef, Timing, Trans};
+pub mod reference;
+
+use call::{Backend, Call, Failure, Timing};
 use core::ffi::{c_char, c_void};
 use cost_model::{
     Fingerprint, Level, Measurements, Overheads, Profile, Sample, Side, TransferTimes, Transfers,
@@ -38,41 +40,8 @@ pub struct Script {
     pub nested: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
-/// A device whose arithmetic is three loops; alpha and beta only real, precision only D.
+/// A device whose arithmetic is loops over the definition.
 pub struct Mock(pub Arc<Script>);
-
-fn element(a: &MatRef<'_>, i: usize, j: usize) -> f64 {
-    let bytes = a.column_piece(j, i, 1);
-    f64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
-}
-
-fn op(a: &MatRef<'_>, trans: Trans, i: usize, j: usize) -> f64 {
-    if trans == Trans::N {
-        element(a, i, j)
-    } else {
-        element(a, j, i)
-    }
-}
-
-fn product(g: &Level3Call<'_>) -> Vec<f64> {
-    assert_eq!(g.precision, Precision::D, "the mock knows only D");
-    let b = g.b.expect("a gemm has a B");
-    let mut out = Vec::with_capacity(g.m * g.n);
-    for j in 0..g.n {
-        for i in 0..g.m {
-            let sum: f64 = (0..g.k)
-                .map(|l| op(&g.a, g.transa, i, l) * op(&b, g.transb, l, j))
-                .sum();
-            let old = if g.beta.is_zero() {
-                0.0
-            } else {
-                g.beta.re * element(&g.c.as_ref(), i, j)
-            };
-            out.push(g.alpha.re * sum + old);
-        }
-    }
-    out
-}
 
 impl Backend for Mock {
     fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure> {
@@ -92,10 +61,11 @@ impl Backend for Mock {
             return Err(f);
         }
         let Call::Level3(g) = call;
-        let product = product(g);
+        let result = reference::result(g);
         let failure = s.commit_failure.lock().expect("lock").clone();
         if failure.is_some() && g.beta.is_zero() {
-            g.c.write_column_piece(0, 0, &f64::NAN.to_ne_bytes());
+            let rubbish = reference::to_bytes([f64::NAN; 2], g.precision);
+            g.c.write_column_piece(0, 0, &rubbish);
         }
         assert!(!s.panic_in_commit.load(Ordering::SeqCst), "asked to panic");
         if let Some(f) = failure {
@@ -103,7 +73,10 @@ impl Backend for Mock {
         }
         for j in 0..g.n {
             for i in 0..g.m {
-                g.c.write_column_piece(j, i, &product[j * g.m + i].to_ne_bytes());
+                if reference::in_result(g, i, j) {
+                    let bytes = reference::to_bytes(result[j * g.m + i], g.precision);
+                    g.c.write_column_piece(j, i, &bytes);
+                }
             }
         }
         s.committed.fetch_add(1, Ordering::SeqCst);
@@ -197,14 +170,16 @@ pub fn engine(settings: Settings, script: &Arc<Script>, known: Profile) -> &'sta
     Box::leak(Box::new(Engine::new(setup(settings, script, known))))
 }
 
-/// Thresholds as the engine published them, in the order of `Precision::ALL`; one for all tests, so
-/// only tests that look at them alone may.
-pub static PUBLISHED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+/// Codes of the level-3 families are below this.
+pub const OPS: usize = 13;
+/// Thresholds as the engine published them, by the code of the family and in the order of
+/// `Precision::ALL`; one for all tests, so only tests that look at them alone may.
+pub static PUBLISHED: [[AtomicU64; 4]; OPS] = [const { [const { AtomicU64::new(0) }; 4] }; OPS];
 pub static CPU_THREADS: AtomicI32 = AtomicI32::new(1);
 
-extern "C" fn set_threshold(_: u32, precision: u32, work: u64) {
+extern "C" fn set_threshold(op: u32, precision: u32, work: u64) {
     let index = Precision::ALL.iter().position(|p| *p as u32 == precision);
-    PUBLISHED[index.expect("a precision")].store(work, Ordering::SeqCst);
+    PUBLISHED[op as usize][index.expect("a precision")].store(work, Ordering::SeqCst);
 }
 
 extern "C" fn cpu_threads() -> i32 {

@@ -65,6 +65,8 @@ static const struct routine ROUTINES[] = {
     {"sdcz", "trmm", "SUTDmnaALBL", "trm", 'B', 1},
     {"sdcz", "trsm", "SUTDmnaALBL", "trm", 'B', 1},
     {"sdcz", "gemmtr", "UTTnkaALBLbCL", "gemmtr", 'C', 1},
+    {"sdcz", "gemmt", "UTTnkaALBLbCL", "gemmtr", 'C', 1},
+    {"cz", "gemm3m", "TTmnkaALBLbCL", "gemm", 'C', 1},
 };
 enum { ROUTINE_COUNT = sizeof ROUTINES / sizeof ROUTINES[0] };
 
@@ -89,6 +91,12 @@ static inline size_t elem_bytes(char type)
 static inline int is_letter_of(char a, const char *set) { return strchr(set, a) != NULL; }
 
 static inline const char *type_letters(const struct routine *r) { return r->types; }
+
+/* Every operand is a matrix with a leading dimension, and there are at least two. */
+static inline int is_level3(const struct routine *r)
+{
+    return !strpbrk(r->args, "PXY") && strchr(r->args, 'A');
+}
 
 /* Index of the first argument of that letter, or -1. */
 static inline int arg_index(const struct routine *r, char letter)

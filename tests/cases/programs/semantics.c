@@ -6,15 +6,15 @@
  *   - increments -2, -1 and 3 give what increment 1 gives
  *   - the gap between the rows and ld, and the triangle that uplo does not name, stay as they were
  * Prints a line a call with a hash of all memory, so that two libraries can be compared bit by bit,
- * and WRONG lines with exit status 1. Argument "fortran" or "cblas" picks the spelling; a second one
- * limits it to routines with that name.
+ * and WRONG lines with exit status 1. Argument "fortran", "cblas" or "rowmajor" picks the spelling (the
+ * last one with level-3 routines only); a second one limits it to routines with that name.
  */
 #include "blas_table.h"
 #include <math.h>
 
 enum { SIZE = 9, BYTES = 1 << 16 };
 static unsigned char memory[3][BYTES], before[3][BYTES];
-static int bad, through_cblas;
+static int bad, through_cblas, row_major;
 static const char *variant_now = "";
 
 /* Xorshift; the same numbers in every run. */
@@ -48,6 +48,14 @@ static void get(const void *p, char type, size_t i, double *re, double *im)
     default: *re = ((const double *)p)[2 * i], *im = ((const double *)p)[2 * i + 1];
     }
 }
+
+/* Position of element (row, col) of a matrix whose leading dimension is ld. */
+static size_t matrix_at(int ld, int row, int col)
+{
+    return row_major ? (size_t)row * ld + col : (size_t)col * ld + row;
+}
+
+static int least_ld(struct shape s) { return row_major ? max1(s.cols) : s.least_ld; }
 
 static void complain(const struct call *c, const char *what)
 {
@@ -90,7 +98,7 @@ static void fill(struct call *c, char letter_of_fill, enum fill what)
                     re = im = NAN;
                 size_t at = vector ? vector_at(s.rows, next, row)
                             : letter == 'P' ? (size_t)row
-                                            : (size_t)col * next + row;
+                                            : matrix_at(next, row, col);
                 put(p, c->type, at, re, im);
             }
         c->array[i] = s.rows && s.cols ? p : NULL;
@@ -113,7 +121,7 @@ static size_t out_at(const struct call *c, int arg, struct shape s, int row, int
     int next = c->r->args[arg + 1] ? c->integer[arg + 1] : 0;
     if (c->r->out == 'X' || c->r->out == 'Y') return vector_at(s.rows, next, row);
     if (c->r->out == 'P') return row;
-    return (size_t)col * next + row;
+    return matrix_at(next, row, col);
 }
 
 /* Restores what the output may change, then nothing may differ from before. */
@@ -144,7 +152,7 @@ static void hash_line(const struct call *c, const char *label)
 
 static int invoke(struct call *c)
 {
-    int there = through_cblas ? call_cblas(c, 102) : call_fortran(c);
+    int there = through_cblas ? call_cblas(c, row_major ? 101 : 102) : call_fortran(c);
     if (!there) complain(c, "no such symbol");
     return there;
 }
@@ -152,7 +160,7 @@ static int invoke(struct call *c)
 static void with_gap(struct call *c)
 {
     for (int i = 0; c->r->args[i]; i++)
-        if (c->r->args[i] == 'L') c->integer[i] = shape_of(c, c->r->args[i - 1]).least_ld + 3;
+        if (c->r->args[i] == 'L') c->integer[i] = least_ld(shape_of(c, c->r->args[i - 1])) + 3;
 }
 
 static void set_scalar(struct call *c, const char *letters, double re, double im)
@@ -247,7 +255,7 @@ static void one(struct call *base, const char *variant)
         c = *base;
         c.integer[at] = 0;
         for (int i = 0; r->args[i]; i++)
-            if (r->args[i] == 'L') c.integer[i] = shape_of(&c, r->args[i - 1]).least_ld;
+            if (r->args[i] == 'L') c.integer[i] = least_ld(shape_of(&c, r->args[i - 1]));
         set_scalar(&c, "bq", -0.5, 0);
         fill(&c, 0, NUMBERS);
         invoke(&c);
@@ -295,10 +303,12 @@ static void increments(const struct call *base, const char *variant)
 
 int main(int argc, char **argv)
 {
-    through_cblas = argc > 1 && !strcmp(argv[1], "cblas");
+    row_major = argc > 1 && !strcmp(argv[1], "rowmajor");
+    through_cblas = row_major || (argc > 1 && !strcmp(argv[1], "cblas"));
     for (int row = 0; row < ROUTINE_COUNT; row++) {
         const struct routine *r = &ROUTINES[row];
         if (argc > 2 && strcmp(argv[2], r->name)) continue;
+        if (row_major && !is_level3(r)) continue;
         for (const char *type = r->types; *type; type++)
             for (int bits = 0; bits < 3 * 3 * 2 * 2 * 2; bits++) {
                 struct call c;

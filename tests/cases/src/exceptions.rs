@@ -21,6 +21,14 @@ pub const SEMANTICS: &[Exception] = &[
         words: &["zgemmtr", "memory outside the output was written"],
         reason: "OpenBLAS 0.3.29 leaves B conjugated for transb = C (OpenBLAS issue 5111, closed in 0.3.30)",
     },
+    Exception {
+        words: &["cgemmt ", "memory outside the output was written"],
+        reason: "OpenBLAS 0.3.29 leaves B conjugated for transb = C (OpenBLAS issue 5111, closed in 0.3.30)",
+    },
+    Exception {
+        words: &["zgemmt ", "memory outside the output was written"],
+        reason: "OpenBLAS 0.3.29 leaves B conjugated for transb = C (OpenBLAS issue 5111, closed in 0.3.30)",
+    },
 ];
 
 /// Differences in how LAPACK reports illegal arguments.

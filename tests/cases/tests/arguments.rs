@@ -2,7 +2,7 @@
 //! the routines that have a GPU path, with every routed call sent to the simulated CUDA.
 
 use cases::exceptions::{ILLEGAL_LAPACK, SEMANTICS, judge};
-use cases::{Program, baseline, compile_with, ours, scratch};
+use cases::{Program, baseline, compile, compile_with, ours, scratch};
 
 #[test]
 fn illegal_blas_arguments_reach_the_programs_own_xerbla() {
@@ -113,6 +113,67 @@ fn fortran_routines_keep_their_promises_about_memory_and_special_values() {
 #[test]
 fn cblas_routines_keep_their_promises_about_memory_and_special_values() {
     semantics("cblas");
+}
+
+#[test]
+fn row_major_routines_keep_their_promises_about_memory_and_special_values() {
+    let dir = scratch!("semantics-rowmajor");
+    let exe = compile_with(&dir, "semantics.c", &ours(), &["-rdynamic"]);
+    let got = Program::new(&exe, &ours()).arg("rowmajor").run();
+    judge(&got.stdout, SEMANTICS);
+    let stock = Program::new(&exe, &baseline()).arg("rowmajor").run();
+    assert_eq!(
+        got.stdout, stock.stdout,
+        "memory differs from the archive's"
+    );
+    assert!(got.stdout.lines().count() > 2000, "too few calls were made");
+}
+
+/// Every routed routine in every spelling with every flag, computed by an engine that knows nothing but
+/// what libblas.so.3 decoded: the memory must be the archive's to the last bit. Illegal arguments and
+/// quick returns must not reach that engine.
+#[test]
+fn what_is_decoded_is_what_was_meant() {
+    let dir = scratch!("mock-engine");
+    let mock = dir.join("libgpu_offload.so.0");
+    let soname = "-Wl,-soname,libgpu_offload.so.0";
+    let made = compile(&dir, "mock_engine.c", &["-shared", "-fPIC", soname, "-ldl"]);
+    std::fs::rename(made, &mock).expect("one folder");
+    let path = format!("{}:{}", dir.display(), ours().display());
+    let mock = mock.to_str().expect("UTF-8");
+    let flags = ["-rdynamic", "-Wl,--no-as-needed", mock];
+    let counts = dir.join("counts.txt");
+    let run = |program: &str, spelling: &str| {
+        let exe = compile_with(&dir, program, &ours(), &flags);
+        let got = Program::new(&exe, &ours())
+            .env("LD_LIBRARY_PATH", &path)
+            .env("GPU_OFFLOAD_THRESHOLD", "0")
+            .env("MOCK_ENGINE_COUNTS", &counts)
+            .arg(spelling)
+            .run();
+        let exe = compile_with(&dir, program, &ours(), &["-rdynamic"]);
+        let stock = Program::new(&exe, &baseline()).arg(spelling).run();
+        assert!(
+            got.stderr.is_empty(),
+            "{program} {spelling}: {}",
+            got.stderr
+        );
+        assert_eq!(got.stdout, stock.stdout, "{program} {spelling} differs");
+        let counted = std::fs::read_to_string(&counts).unwrap_or_default();
+        let _ = std::fs::remove_file(&counts);
+        counted
+    };
+    for spelling in ["fortran", "cblas", "rowmajor"] {
+        let counted = run("semantics.c", spelling);
+        // Eight families in four precisions, four in the complex ones.
+        assert_eq!(
+            counted.lines().count(),
+            8 * 4 + 4 * 2,
+            "{spelling}:\n{counted}"
+        );
+    }
+    // Its legal row-major calls (a position that is none there) may come through; nothing else does.
+    run("illegal_blas.c", "");
 }
 
 #[test]
