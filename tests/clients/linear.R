@@ -1,4 +1,5 @@
-# An R client: crossprod, solve, chol, svd, eigen, qr(LAPACK = TRUE), each checked by its residual.
+# An R client: crossprod, solve, chol, svd, eigen, qr(LAPACK = TRUE), each checked by its residual, and
+# an illegal argument, which R's own xerbla_ turns into an R error by a jump out of the library.
 set.seed(7)
 n <- 200
 a <- matrix(rnorm(n * n), n)
@@ -18,9 +19,19 @@ d <- svd(a)
 judge("svd", d$u %*% (d$d * t(d$v)) - a, d$d[1])
 e <- eigen(a + t(a))
 judge("eigen", (a + t(a)) %*% e$vectors - e$vectors %*% diag(e$values), max(abs(e$values)))
+z <- eigen(a)
+judge("eigen, not symmetric", a %*% z$vectors - z$vectors %*% diag(z$values), max(Mod(z$values)))
 q <- qr(a, LAPACK = TRUE)
 judge("qr", qr.Q(q) %*% qr.R(q) - a[, q$pivot], max(abs(a)) * sqrt(n))
-# R's xerbla_ never returns: the error must arrive as an R error.
-caught <- tryCatch({ .Internal(La_chol2inv(a, -1L)); FALSE }, error = function(e) TRUE)
-if (!caught) bad <- 1
+dyn.load(extSoftVersion()[["BLAS"]])
+caught <- 0
+for (i in 1:1000) {
+  message <- tryCatch({
+    .Fortran("dgemm", "N", "N", -1L, 1L, 1L, 1, 1, 1L, 1, 1L, 0, 1, 1L)
+    "no error"
+  }, error = conditionMessage)
+  caught <- caught + grepl("DGEMM.*3", message)
+}
+if (caught != 1000) bad <- 1
+cat(if (caught == 1000) "ok" else "WRONG", "illegal argument caught", caught, "times:", message, "\n")
 quit(status = bad)

@@ -10,9 +10,14 @@ mod blas;
 mod cases;
 mod client_run;
 mod clients;
+mod debian;
 mod forced;
+mod languages;
 mod lapack;
 mod mixes;
+mod pytest;
+mod report;
+mod scalapack;
 mod tally;
 
 pub use crate::sim::prepare as simulated_cuda;
@@ -21,15 +26,18 @@ pub use client_run::Client;
 pub use tally::Tally;
 
 use crate::tools::workspace;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
+use debian::Guests;
+use report::{Findings, Part};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Options of `cargo xtask conformance`.
 #[derive(clap::Args, Clone)]
 pub struct Args {
-    /// What to run
-    #[arg(long, value_enum)]
-    pub suite: Suite,
+    /// What to run; with --full it may be left out: all suites on the CPU route, and a report
+    #[arg(long, value_enum, required_unless_present = "full")]
+    pub suite: Option<Suite>,
     /// Where calls go: only the CPU, where the library decides, or every routed call to the GPU
     #[arg(long, value_enum, default_value = "cpu")]
     pub route: Route,
@@ -39,6 +47,9 @@ pub struct Args {
     /// Everything, instead of the subset that fits into CI
     #[arg(long)]
     pub full: bool,
+    /// Where the report of all suites goes
+    #[arg(long, value_name = "FILE", default_value = "docs/conformance.md")]
+    pub report: PathBuf,
     /// The prefix under test
     #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
     pub prefix: PathBuf,
@@ -51,8 +62,10 @@ pub enum Suite {
     Blas,
     /// Netlib's LAPACK programs
     Lapack,
-    /// NumPy, and with --full R and Octave
+    /// NumPy, C and Fortran, and with --full SciPy, R and Octave
     Clients,
+    /// ScaLAPACK's test programs
+    Scalapack,
     /// The cases from the field
     Cases,
     /// One library of ours with a foreign one
@@ -121,12 +134,18 @@ impl Setting {
         self.prefix.join("lib")
     }
 
+    /// The folders for the library path.
+    pub fn libraries(&self) -> Vec<PathBuf> {
+        self.sim.iter().cloned().chain([self.lib()]).collect()
+    }
+
     /// A program on the prefix, with the route's variables.
     pub fn client(&self, program: impl AsRef<std::ffi::OsStr>) -> Client {
-        let mut path = Vec::new();
-        path.extend(self.sim.clone());
-        path.push(self.lib());
-        let client = Client::new(program, &path);
+        self.routed(Client::new(program, &self.libraries()))
+    }
+
+    /// `client`, with the route's variables.
+    pub fn routed(&self, client: Client) -> Client {
         match self.route {
             Route::Cpu => client.env("GPU_OFFLOAD", "off"),
             Route::Auto => client,
@@ -137,28 +156,67 @@ impl Setting {
     }
 }
 
-/// Runs a suite and prints its last line.
+/// Runs a suite, or all, and prints the last line.
 pub fn run(args: &Args) -> Result<()> {
-    let tally = measure(args)?;
+    let tally = match args.suite {
+        Some(_) => measure(args)?,
+        None => everything(args)?,
+    };
     println!("{tally}");
     tally.into_result()
 }
 
 /// Runs a suite; prints what it finds, but not the last line.
 pub fn measure(args: &Args) -> Result<Tally> {
+    let Some(suite) = args.suite else {
+        bail!("no suite is named");
+    };
     if args.device == Device::Real && !Path::new("/dev/nvidiactl").exists() {
-        println!(
-            "{:?} on the GPU: this machine has no NVIDIA device",
-            args.suite
-        );
+        println!("{suite:?} on the GPU: this machine has no NVIDIA device");
         return Ok(Tally::without_gpu());
     }
     let setting = Setting::new(&args.prefix, args.route, args.device, args.full)?;
-    match args.suite {
-        Suite::Blas => blas::run(&setting),
-        Suite::Lapack => lapack::run(&setting),
-        Suite::Clients => clients::run(&setting),
-        Suite::Cases => cases::run(&setting),
-        Suite::Mixes => mixes::run(&setting),
+    one(suite, &setting, &mut Findings::default())
+}
+
+fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally> {
+    match suite {
+        Suite::Blas => blas::run(setting, findings),
+        Suite::Lapack => lapack::run(setting, findings),
+        Suite::Clients => clients::run(setting, findings),
+        Suite::Scalapack => scalapack::run(setting, &Guests::new()?, findings),
+        Suite::Cases => cases::run(setting, findings),
+        Suite::Mixes => mixes::run(setting, findings),
     }
+}
+
+/// Runs all suites on the CPU route and writes the report. An error counts as one failure, and the
+/// following suites run all the same.
+fn everything(args: &Args) -> Result<Tally> {
+    ensure!(
+        args.route == Route::Cpu && args.device == Device::None,
+        "all suites run on --route cpu --device none; name a suite for another route"
+    );
+    let setting = Setting::new(&args.prefix, args.route, args.device, true)?;
+    let (mut findings, mut parts, mut sum) = (Findings::default(), Vec::new(), Tally::default());
+    for suite in <Suite as clap::ValueEnum>::value_variants() {
+        eprintln!("── {suite:?}");
+        let start = Instant::now();
+        let tally = one(*suite, &setting, &mut findings).unwrap_or_else(|error| {
+            println!("{suite:?}: {error:#}");
+            Tally {
+                failed: 1,
+                ..Tally::default()
+            }
+        });
+        println!("{suite:?}: {tally}");
+        sum += tally;
+        parts.push(Part {
+            name: format!("{suite:?}"),
+            tally,
+            wall_s: start.elapsed().as_secs_f64(),
+        });
+    }
+    report::write(&workspace().join(&args.report), &findings, &parts, sum)?;
+    Ok(sum)
 }

@@ -65,10 +65,11 @@ impl Run {
 
 fn suite(suite: Suite, route: Route, device: Device) -> Result<Tally> {
     conformance::measure(&conformance::Args {
-        suite,
+        suite: Some(suite),
         route,
         device,
         full: false,
+        report: PathBuf::new(),
         prefix: PathBuf::from(PREFIX),
     })
 }

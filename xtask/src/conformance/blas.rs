@@ -2,6 +2,7 @@
 //! run is what is expected: programs that start, and lines that say PASSED or PASS.
 
 use super::client_run::{Client, Ended, scratch};
+use super::report::{Findings, Row};
 use super::{Route, Setting, Tally, forced};
 use crate::tools::bar;
 use anyhow::{Result, bail};
@@ -105,7 +106,7 @@ fn score(client: impl Fn(&Path) -> Client, text: &str) -> Result<Score> {
 }
 
 /// Runs the programs on the reference library and on the prefix.
-pub fn run(setting: &Setting) -> Result<Tally> {
+pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     let folder = PathBuf::from(FOLDER);
     for file in ["xblat3d", "xdcblat3", "libblas.so.3"] {
         if !folder.join(file).exists() {
@@ -155,16 +156,21 @@ pub fn run(setting: &Setting) -> Result<Tally> {
         println!("  {missing} lines that the reference prints are missing");
         tally.failed += missing;
     }
-    println!(
-        "blas: {} of 24 programs started, {} lines with PASSED (reference {}), {} of level 1 \
-         (reference {}), {} failures",
-        24 - ours.not_started.len(),
-        ours.passed,
-        reference.passed,
-        ours.level1,
-        reference.level1,
-        ours.failed.len()
-    );
+    let counts = |s: &Score| {
+        format!(
+            "{} of 24 programs started, {} lines with PASSED, {} of level 1, {} failures",
+            24 - s.not_started.len(),
+            s.passed,
+            s.level1,
+            s.failed.len()
+        )
+    };
+    println!("blas: {}; reference: {}", counts(&ours), counts(&reference));
+    findings.row(Row {
+        suite: "Netlib's BLAS programs".to_owned(),
+        ours: counts(&ours),
+        stock: format!("{} (reference BLAS)", counts(&reference)),
+    });
     if setting.route == Route::Force {
         tally += forced::judge(&log, &["sgemm", "dgemm", "cgemm", "zgemm"])?;
     }

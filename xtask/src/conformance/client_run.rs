@@ -24,6 +24,7 @@ const CLEARED: [&str; 6] = [
 /// A program to be started.
 pub struct Client {
     command: Command,
+    deadline: Duration,
 }
 
 /// How it ended.
@@ -75,7 +76,10 @@ impl Client {
             command.env("LD_LIBRARY_PATH", path.join(OsStr::new(":")));
         }
         command.stdin(Stdio::null());
-        Self { command }
+        Self {
+            command,
+            deadline: DEADLINE,
+        }
     }
 
     /// Adds an argument.
@@ -93,6 +97,12 @@ impl Client {
     /// Adds a variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Allows it more time than [`DEADLINE`], or less.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
         self
     }
 
@@ -126,7 +136,7 @@ impl Client {
             if let Some(status) = child.try_wait()? {
                 break Some(status);
             }
-            if start.elapsed() > DEADLINE {
+            if start.elapsed() > self.deadline {
                 child.kill()?;
                 child.wait()?;
                 break None;

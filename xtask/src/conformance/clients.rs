@@ -1,11 +1,13 @@
 //! Programs of other people on the prefix: NumPy's own tests, a C, a Fortran and a NumPy client, and
-//! with `--full` Octave and R. NumPy's tests are scored by the difference from the stock library.
+//! with `--full` SciPy, Octave and R. What has tests of its own is scored by the difference from a stock
+//! library.
 
-use super::client_run::{Client, Scratch, as_file_name, cache, scratch};
-use super::{Route, Setting, Tally, forced};
-use crate::tools::{has_program, quiet, step, workspace};
+use super::client_run::{Client, Scratch, scratch};
+use super::debian::{self, Guests};
+use super::report::{Findings, Row};
+use super::{Route, Setting, Tally, forced, languages, pytest};
+use crate::tools::{quiet, workspace};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +24,9 @@ const NUMPY_SUBSET: &[&str] = &[
     "numpy.matrixlib",
     "numpy.polynomial",
 ];
+
+/// SciPy's tests that may fail on the prefix only, and why.
+const SCIPY_EXCEPTIONS: &[(&str, &str)] = &[];
 
 /// Where the clients' sources are.
 pub fn sources() -> PathBuf {
@@ -49,72 +54,15 @@ pub fn compile(source: &str, lib: &Path, into: &Scratch) -> Result<PathBuf> {
     Ok(exe)
 }
 
-/// How NumPy's tests ended: the failing ones and how many passed.
-struct Outcome {
-    passed: u64,
-    failing: BTreeSet<String>,
-}
-
-/// Reads pytest's `-q -rfE` output: `FAILED path::test - why`, and the last line's counts.
-fn outcome(output: &str) -> Option<Outcome> {
-    let failing = output
-        .lines()
-        .filter_map(|line| {
-            line.strip_prefix("FAILED ")
-                .or_else(|| line.strip_prefix("ERROR "))
-        })
-        .map(|line| line.split(" - ").next().unwrap_or(line).trim().to_owned())
-        .collect();
-    let last = output.lines().rev().find(|line| line.contains(" passed"))?;
-    let words: Vec<&str> = last.split_whitespace().collect();
-    let at = words.iter().position(|w| w.starts_with("passed"))?;
-    let passed = words.get(at.checked_sub(1)?)?.parse().ok()?;
-    Some(Outcome { passed, failing })
-}
-
-fn numpy_tests(client: Client, full: bool, text: &str) -> Result<Outcome> {
-    let dir = scratch("numpy")?;
-    let progress = step(text);
-    let mut client = client
-        .args([
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--tb=no",
-            "-rfE",
-        ])
-        .arg("--pyargs");
-    client = if full {
-        client.arg("numpy")
-    } else {
-        client.args(NUMPY_SUBSET)
-    };
-    // Tests that want more memory than that skip themselves: NumPy asks for up to 16 GB otherwise.
-    let ended = client
-        .env("NPY_AVAILABLE_MEM", "2 GB")
-        .folder(dir.path())
-        .run()?;
-    progress.finish_and_clear();
-    outcome(&ended.stdout).with_context(|| {
-        format!(
-            "NumPy's tests ended with {}:\n{}",
-            ended.how(),
-            ended.tail()
-        )
-    })
-}
-
-/// A name for the stock library: NumPy's version and the real files of the system's BLAS and LAPACK.
-fn stock_key(full: bool) -> Result<String> {
-    let numpy = quiet(Command::new(PYTHON).args(["-c", "import numpy; print(numpy.__version__)"]))
-        .context("no NumPy for /usr/bin/python3; run `cargo xtask setup`")?;
-    let mut key = format!(
-        "numpy-{}-{}",
-        numpy.trim(),
-        if full { "full" } else { "subset" }
-    );
+/// The stock NumPy result is that of the system's libraries: NumPy's version and the real files of the
+/// system's BLAS and LAPACK.
+fn system_key(module: &str) -> Result<String> {
+    let version = quiet(Command::new(PYTHON).args([
+        "-c",
+        &format!("import {module}; print({module}.__version__)"),
+    ]))
+    .with_context(|| format!("no {module} for {PYTHON}; run `cargo xtask setup`"))?;
+    let mut key = version.trim().to_owned();
     for name in ["libblas.so.3", "liblapack.so.3"] {
         let real = fs::canonicalize(Path::new("/usr/lib/x86_64-linux-gnu").join(name))
             .with_context(|| format!("the system has no {name}; run `cargo xtask setup`"))?;
@@ -124,60 +72,46 @@ fn stock_key(full: bool) -> Result<String> {
     Ok(key)
 }
 
-fn stock_outcome(full: bool) -> Result<Outcome> {
-    let file = cache()?.join(as_file_name(&stock_key(full)?));
-    if let Ok(text) = fs::read_to_string(&file) {
-        let mut lines = text.lines();
-        if let Some(passed) = lines.next().and_then(|l| l.parse().ok()) {
-            return Ok(Outcome {
-                passed,
-                failing: lines.map(str::to_owned).collect(),
-            });
-        }
-    }
-    let found = numpy_tests(
+fn numpy(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
+    let modules = if setting.full {
+        &["numpy"][..]
+    } else {
+        NUMPY_SUBSET
+    };
+    let suite = pytest::Suite {
+        name: "NumPy",
+        modules,
+        stock_key: system_key("numpy")?,
+        stock: "the system's own libraries",
+        exceptions: &[],
+    };
+    let libraries = setting.libraries();
+    suite.run(
+        setting,
         Client::new(PYTHON, &[]),
-        full,
-        "NumPy's tests on the system's own libraries",
-    )?;
-    let failing: Vec<&str> = found.failing.iter().map(String::as_str).collect();
-    fs::write(&file, format!("{}\n{}", found.passed, failing.join("\n")))
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(found)
+        Client::new(PYTHON, &libraries),
+        findings,
+    )
 }
 
-fn numpy(setting: &Setting) -> Result<Tally> {
-    let stock = stock_outcome(setting.full)?;
-    let ours = numpy_tests(
-        setting.client(PYTHON),
-        setting.full,
-        "NumPy's tests on the prefix",
-    )?;
-    let worse: Vec<&String> = ours.failing.difference(&stock.failing).collect();
-    println!(
-        "NumPy: {} tests passed, {} failed; the system's libraries: {} passed, {} failed",
-        ours.passed,
-        ours.failing.len(),
-        stock.passed,
-        stock.failing.len()
-    );
-    for name in &worse {
-        println!("  fails only on the prefix: {name}");
+fn scipy(setting: &Setting, guests: &Guests, findings: &mut Findings) -> Result<Tally> {
+    let version = guests
+        .python(&[])
+        .args(["-c", "import scipy; print(scipy.__version__)"])
+        .run()?;
+    if !version.success() {
+        bail!("Debian's SciPy does not start:\n{}", version.tail());
     }
-    let mut tally = Tally {
-        passed: ours.passed,
-        failed: worse.len() as u64,
-        skipped: 0,
+    let suite = pytest::Suite {
+        name: "SciPy",
+        modules: &["scipy"],
+        stock_key: format!("{}-debian-openblas", version.stdout.trim()),
+        stock: "Debian's OpenBLAS",
+        exceptions: SCIPY_EXCEPTIONS,
     };
-    let all = |o: &Outcome| o.passed + o.failing.len() as u64;
-    if all(&ours) < all(&stock) {
-        println!(
-            "  {} tests did not run on the prefix",
-            all(&stock) - all(&ours)
-        );
-        tally.failed += all(&stock) - all(&ours);
-    }
-    Ok(tally)
+    let stock = [debian::openblas()?];
+    let (stock, ours) = (guests.python(&stock), guests.python(&setting.libraries()));
+    suite.run(setting, stock, ours, findings)
 }
 
 /// Runs one client and counts its lines.
@@ -200,8 +134,27 @@ pub fn lines_of(client: Client, what: &str) -> Result<Tally> {
     Ok(tally)
 }
 
+/// A client in each of the languages that `--full` brings along, on `libraries`.
+pub fn guest_clients(
+    guests: &Guests,
+    libraries: &[PathBuf],
+    with: impl Fn(Client) -> Client,
+    what: &str,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (client, source) in [
+        (guests.octave(libraries), "linear.m"),
+        (guests.rscript(libraries), "linear.R"),
+        (guests.python(libraries), "scipy_linear.py"),
+    ] {
+        let client = with(client.arg(sources().join(source)));
+        tally += lines_of(client, &format!("{what}{source}"))?;
+    }
+    Ok(tally)
+}
+
 /// Runs the clients.
-pub fn run(setting: &Setting) -> Result<Tally> {
+pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     if !Path::new(PYTHON).exists() {
         bail!("no {PYTHON}; run `cargo xtask setup`");
     }
@@ -226,42 +179,17 @@ pub fn run(setting: &Setting) -> Result<Tally> {
     if setting.route == Route::Force {
         tally += forced::judge(&log, &["dgemm", "zgemm"])?;
     }
-    tally += numpy(setting)?;
     if setting.full {
-        for (program, arguments, source) in [
-            ("octave-cli", &["--no-gui", "--norc"][..], "linear.m"),
-            ("Rscript", &[], "linear.R"),
-        ] {
-            if !has_program(program) {
-                println!("{program} is not installed; --full needs it (octave, r-base-core)");
-                tally.failed += 1;
-                continue;
-            }
-            let mut run = setting
-                .client(program)
-                .args(arguments)
-                .arg(sources().join(source));
-            // R's start script replaces LD_LIBRARY_PATH.
-            run = run.env(
-                "R_LD_LIBRARY_PATH",
-                format!("{}:/usr/lib/R/lib", setting.lib().display()),
-            );
-            tally += lines_of(run, source)?;
-        }
+        let guests = Guests::new()?;
+        tally += guest_clients(&guests, &setting.libraries(), |c| setting.routed(c), "")?;
+        findings.row(Row {
+            suite: "C, Fortran, NumPy, SciPy, Octave, R clients: residuals".to_owned(),
+            ours: tally.to_string(),
+            stock: "LAPACK's own bound, 30 n eps".to_owned(),
+        });
+        tally += languages::run(setting, &guests, findings)?;
+        tally += scipy(setting, &guests, findings)?;
     }
+    tally += numpy(setting, findings)?;
     Ok(tally)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::outcome;
-
-    #[test]
-    fn pytest_output_is_read() {
-        let text = "..F\nFAILED a/b.py::test_x[1] - AssertionError\nERROR c.py\n1 failed, 2 passed, 3 skipped in 4.0s\n";
-        let o = outcome(text).expect("counts");
-        assert_eq!((o.passed, o.failing.len()), (2, 2));
-        assert!(o.failing.contains("a/b.py::test_x[1]"));
-        assert!(outcome("no tests ran").is_none());
-    }
 }

@@ -7,6 +7,7 @@
 //! cache.
 
 use super::client_run::{Client, as_file_name, cache, scratch};
+use super::report::{Findings, Row};
 use super::{Setting, Tally, baseline};
 use crate::openblas;
 use crate::tools::{quiet, step};
@@ -173,18 +174,43 @@ fn baseline_totals() -> Result<Totals> {
 }
 
 /// Runs the programs on the prefix and compares with the baseline.
-pub fn run(setting: &Setting) -> Result<Tally> {
+pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     let stock = baseline_totals()?;
     let (ours, summary) = play(
         |exe| setting.client(exe),
         "netlib's LAPACK programs on the prefix (about 65 s)",
     )?;
     println!("{summary}");
+    let counts = |t: Totals| {
+        let Totals {
+            tests,
+            numerical,
+            other,
+        } = t;
+        format!("{tests} tests, {numerical} numerical failures, {other} other errors")
+    };
     println!(
-        "lapack: {} tests, {} numerical failures (the archive without us: {} tests, {}), {} other \
-         errors (without us: {})",
-        ours.tests, ours.numerical, stock.tests, stock.numerical, ours.other, stock.other
+        "lapack: {}; the archive without us: {}",
+        counts(ours),
+        counts(stock)
     );
+    findings.row(Row {
+        suite: "Netlib's LAPACK programs".to_owned(),
+        ours: counts(ours),
+        stock: format!("{} (the same OpenBLAS archive without us)", counts(stock)),
+    });
+    if ours.numerical > 0 {
+        findings.exception(
+            &format!(
+                "{} numerical failures of netlib's LAPACK programs",
+                ours.numerical
+            ),
+            &format!(
+                "OpenBLAS's own: the same archive without us has {} in its own run",
+                stock.numerical
+            ),
+        );
+    }
     let mut tally = Tally::default();
     // The suite's own count is too large to be one check each: what may not grow is what is checked.
     tally.passed += ours.tests.saturating_sub(ours.numerical + ours.other);

@@ -2,68 +2,18 @@
 //! the reference's and Debian's OpenBLAS, in every order of switching. Nothing on this machine is
 //! switched: the packages are unpacked into the cache and update-alternatives works on its own folders.
 
-use super::client_run::{Client, cache, scratch};
-use super::clients::{PYTHON, compile, lines_of, sources};
+use super::client_run::{Client, scratch};
+use super::clients::{PYTHON, compile, guest_clients, lines_of, sources};
+use super::debian::{self, Guests};
+use super::report::{Findings, Row};
 use super::{Setting, Tally};
-use crate::tools::{quiet, step};
-use anyhow::{Context, Result, bail};
+use crate::tools::quiet;
+use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Debian's packages, and the folder of each that holds the library.
-const PACKAGES: [(&str, &str); 3] = [
-    ("libblas3", "blas"),
-    ("liblapack3", "lapack"),
-    ("libopenblas0-pthread", "openblas-pthread"),
-];
-
-const ARCH_FOLDER: &str = "usr/lib/x86_64-linux-gnu";
-
-/// Unpacks Debian's packages into the cache; returns the root that holds `usr`.
-fn foreign_root() -> Result<PathBuf> {
-    let root = cache()?.join("foreign");
-    let complete = |root: &Path| {
-        PACKAGES
-            .iter()
-            .all(|(_, folder)| root.join(ARCH_FOLDER).join(folder).is_dir())
-    };
-    if complete(&root) {
-        return Ok(root);
-    }
-    let _progress = step("downloading Debian's reference libraries and OpenBLAS");
-    let work = scratch("foreign")?;
-    for (package, _) in PACKAGES {
-        quiet(
-            Command::new("apt-get")
-                .args(["download", package])
-                .current_dir(work.path()),
-        )
-        .with_context(|| format!("cannot download {package}; does `apt-get update` work?"))?;
-    }
-    let temporary = root.with_extension(format!("new-{}", std::process::id()));
-    for file in fs::read_dir(work.path())? {
-        let path = file?.path();
-        if path.extension().is_some_and(|e| e == "deb") {
-            fs::create_dir_all(&temporary)?;
-            quiet(
-                Command::new("dpkg-deb")
-                    .arg("-x")
-                    .arg(&path)
-                    .arg(&temporary),
-            )?;
-        }
-    }
-    if !complete(&temporary) {
-        bail!("Debian's packages hold other folders than {PACKAGES:?}");
-    }
-    if fs::rename(&temporary, &root).is_err() {
-        let _ = fs::remove_dir_all(&temporary);
-    }
-    Ok(root)
-}
 
 /// One provider's two libraries.
 struct Provider {
@@ -123,9 +73,11 @@ impl Alternatives {
 /// Threads of the C client with OPENBLAS_NUM_THREADS=2: its own and one of the pool's.
 const THREADS_OF_ONE_POOL: &str = "threads 2";
 
-/// Runs a C and a NumPy client on every mix, after switching in both orders.
-pub fn run(setting: &Setting) -> Result<Tally> {
-    let foreign = foreign_root()?.join(ARCH_FOLDER);
+/// Runs a C and a NumPy client on every mix, after switching in both orders; with `--full` SciPy, Octave
+/// and R as well.
+pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
+    let foreign = debian::foreign()?;
+    let guests = setting.full.then(Guests::new).transpose()?;
     let folder = scratch("mixes")?;
     let providers = [
         Provider {
@@ -189,10 +141,20 @@ pub fn run(setting: &Setting) -> Result<Tally> {
                     let script = sources().join("numpy_linear.py");
                     let python = client(Path::new(PYTHON)).arg(script);
                     tally += lines_of(python, &format!("{what}, NumPy"))?;
+                    if let Some(guests) = &guests {
+                        let off = |c: Client| c.env("GPU_OFFLOAD", "off");
+                        tally += guest_clients(guests, &libraries, off, &format!("{what}, "))?;
+                    }
                 }
             }
         }
     }
     tally.check(seen.len() == 5 && seen.values().all(|&times| times == 2));
+    findings.row(Row {
+        suite: "Mixes of one library with the reference's or Debian's OpenBLAS: residuals"
+            .to_owned(),
+        ours: tally.to_string(),
+        stock: "LAPACK's own bound, 30 n eps".to_owned(),
+    });
     Ok(tally)
 }
