@@ -93,7 +93,10 @@ impl Gemm {
         let (edges, k) = ((m + n) as f64, self.k as f64);
         let kernels_s = m as f64 * n as f64 * k * flops_of_one / rates::KERNEL_FLOPS_PER_S;
         let uploads_s = edges * k * elem_bytes as f64 / rates::UP_BYTES_PER_S;
-        let heavy = kernels_s * 100.0 >= uploads_s * sizes.lead_from_percent as f64;
+        let downloads_s = m as f64 * n as f64 * elem_bytes as f64 / rates::DOWN_BYTES_PER_S;
+        // Nothing comes back meanwhile, so the downloads must not be what takes longest.
+        let heavy = kernels_s * 100.0 >= uploads_s * sizes.lead_from_percent as f64
+            && (kernels_s >= downloads_s || sizes.lead_from_percent == 0);
         // With an old result its upload would come first, and nothing be unlocked by it.
         if lead == 0 || !heavy || !self.update.beta.is_zero() {
             return 0;

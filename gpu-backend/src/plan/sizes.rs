@@ -50,8 +50,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// For an H200 (2026-12-01): `panels_max`, `panels_wanted` and `long_k` have the shortest times in
-    /// the cost model of `tests/simulate.rs` for n = 2048 to 16384.
+    /// For an H200 (2026-12-01). Those that nothing else explains have the shortest times in the cost model
+    /// of `tests/simulate.rs` for n = 2048 to 16384, in single and double precision; to be measured.
     pub const DEFAULT: Self = Self {
         panel_min_bytes: 4 << 20,
         tile: 128,

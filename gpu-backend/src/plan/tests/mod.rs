@@ -110,6 +110,16 @@ prop_compose! {
     }
 }
 
+/// Budgets by chance are often too small for any program, hence many rejects.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        max_global_rejects: 100_000,
+        ..ProptestConfig::default()
+    }
+}
+
 /// Plans, runs in every order, compares.
 fn check(case: &Case, tuning: &Tuning, sizes: &Sizes, seed: u64) -> Result<(), TestCaseError> {
     let program = match super::plan_with(&case.call(), tuning, sizes) {
@@ -152,7 +162,7 @@ fn check(case: &Case, tuning: &Tuning, sizes: &Sizes, seed: u64) -> Result<(), T
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn every_call_that_fits_gives_the_defined_result(
@@ -164,7 +174,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn every_call_that_does_not_fit_gives_the_defined_result(

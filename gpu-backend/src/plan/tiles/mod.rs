@@ -99,7 +99,6 @@ fn tiled(family: &dyn Family, shape: &Shape, sizes: &Sizes) -> Result<Program, F
             for moved in traffic.at(number) {
                 let part = moved.part(&tiles[moved.tile]);
                 if part.cols > 0 && moved.up {
-                    to.after(moved.after);
                     to.upload(&held(moved.tile), part, area(family, &part));
                 }
             }
@@ -161,8 +160,6 @@ struct Moved {
     chunk: usize,
     /// Columns of a chunk.
     width: usize,
-    /// Steps that must be over first.
-    after: usize,
 }
 
 impl Moved {
@@ -219,14 +216,17 @@ impl Traffic {
         ((tile + 1) * self.steps - 1 + chunk).min(self.tiles * self.steps - 1)
     }
 
-    /// The step in which a chunk comes up, and the steps that must be over first.
-    fn up(&self, tile: usize, chunk: usize) -> (usize, usize) {
+    /// The step in which a chunk comes up. Its place is free by then: the step waits for its slot, that is
+    /// for the step in which the chunk before went down, or it has the tile's first kernel, which waits for
+    /// all of them.
+    fn up(&self, tile: usize, chunk: usize) -> usize {
         let first_kernel = tile * self.steps;
-        if tile < 2 {
-            return ((chunk + self.slots).min(first_kernel), 0);
-        }
-        let down = self.down(tile - 2, chunk);
-        ((down + self.slots).min(first_kernel), down + 1)
+        let before = if tile < 2 {
+            chunk
+        } else {
+            self.down(tile - 2, chunk)
+        };
+        (before + self.slots).min(first_kernel)
     }
 
     /// Steps that must be over before a tile's first kernel.
@@ -245,14 +245,12 @@ impl Traffic {
         let mut moved = Vec::new();
         for tile in now.saturating_sub(1)..self.tiles.min(now + 3) {
             for chunk in 0..self.chunks {
-                let (up, after) = self.up(tile, chunk);
-                if reads && up == number {
+                if reads && self.up(tile, chunk) == number {
                     moved.push(Moved {
                         up: true,
                         tile,
                         chunk,
                         width,
-                        after,
                     });
                 }
                 if self.down(tile, chunk) == number {
@@ -261,7 +259,6 @@ impl Traffic {
                         tile,
                         chunk,
                         width,
-                        after: 0,
                     });
                 }
             }
