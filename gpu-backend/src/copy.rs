@@ -9,10 +9,6 @@ use core::mem::MaybeUninit;
 /// at both ends of too many runs. Chosen: 64 lines.
 const STREAM_MIN_BYTES: usize = 4096;
 
-/// A run is copied and scanned in blocks of this many bytes, so that the scan reads the first-level cache
-/// (32 KiB or more on every x86-64 server).
-const SCAN_BLOCK_BYTES: usize = 16 << 10;
-
 /// Copies `from` over `to`, which is as long; `streaming` allows stores past the cache.
 ///
 /// # Panics
@@ -69,36 +65,62 @@ fn stream(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     to.write_copy_of_slice(from);
 }
 
-/// As [`copy`], and true if every number is finite. `part_bytes` is 4 or 8: the size of a real number.
+/// As [`copy`], and true if every number is finite. `part_bytes` is 4 or 8: the size of a real number, of
+/// which `from` holds a whole number.
+///
+/// # Panics
+/// If the lengths differ.
 pub fn copy_finite(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
     assert_eq!(to.len(), from.len());
-    let mut finite = true;
-    for (to, from) in to
-        .chunks_mut(SCAN_BLOCK_BYTES)
-        .zip(from.chunks(SCAN_BLOCK_BYTES))
-    {
-        to.write_copy_of_slice(from);
-        finite &= is_finite(from, part_bytes);
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { copy_finite_avx2(to, from, part_bytes) };
     }
-    finite
+    copy_finite_body(to, from, part_bytes)
 }
 
-/// True if no number has all exponent bits set. Adding the exponent's last bit carries into the sign's
-/// place exactly then; without branches, so that the loop becomes vector instructions.
-fn is_finite(bytes: &[u8], part_bytes: usize) -> bool {
-    if part_bytes == 4 {
-        let seen = bytes.chunks_exact(4).fold(0u32, |seen, x| {
-            let x = u32::from_ne_bytes([x[0], x[1], x[2], x[3]]);
-            seen | (x & 0x7f80_0000).wrapping_add(0x0080_0000)
-        });
-        seen >> 31 == 0
+/// The same instructions in wider registers: one pass over memory at the speed of a copy.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn copy_finite_avx2(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
+    copy_finite_body(to, from, part_bytes)
+}
+
+/// A number is not finite if all its exponent bits are set. Adding the exponent's last bit carries into the
+/// sign's place exactly then; without branches, so that the loop becomes vector instructions.
+#[inline(always)]
+fn copy_finite_body(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
+    let (to_words, _) = to.as_chunks_mut::<8>();
+    let (from_words, from_rest) = from.as_chunks::<8>();
+    let seen = if part_bytes == 4 {
+        let mut seen = [0u32; 2];
+        for (to, from) in to_words.iter_mut().zip(from_words) {
+            let x = u64::from_ne_bytes(*from);
+            for (half, seen) in [x as u32, (x >> 32) as u32].into_iter().zip(&mut seen) {
+                *seen |= (half & 0x7f80_0000).wrapping_add(0x0080_0000);
+            }
+            *to = from.map(MaybeUninit::new);
+        }
+        u64::from(seen[0] | seen[1]) << 32
     } else {
-        let seen = bytes.chunks_exact(8).fold(0u64, |seen, x| {
-            let x = u64::from_ne_bytes([x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]]);
-            seen | (x & 0x7ff0_0000_0000_0000).wrapping_add(0x0010_0000_0000_0000)
-        });
-        seen >> 63 == 0
+        let mut seen = 0u64;
+        for (to, from) in to_words.iter_mut().zip(from_words) {
+            let x = u64::from_ne_bytes(*from);
+            seen |= (x & 0x7ff0_0000_0000_0000).wrapping_add(0x0010_0000_0000_0000);
+            *to = from.map(MaybeUninit::new);
+        }
+        seen
+    };
+    // One float32 may be left.
+    let mut finite = seen >> 63 == 0;
+    let rest = from.len() - from_rest.len();
+    to[rest..].write_copy_of_slice(from_rest);
+    if let [a, b, c, d] = *from_rest {
+        let x = u32::from_ne_bytes([a, b, c, d]);
+        finite &= x & 0x7f80_0000 != 0x7f80_0000;
     }
+    finite
 }
 
 #[cfg(test)]
@@ -128,16 +150,26 @@ mod tests {
         }
     }
 
+    fn assert_copied(target: &[MaybeUninit<u8>], bytes: &[u8]) {
+        // SAFETY: `copy_finite` has written every byte.
+        let got: Vec<u8> = target.iter().map(|b| unsafe { b.assume_init() }).collect();
+        assert!(got == bytes);
+    }
+
     fn scan64(values: &[f64]) -> bool {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
         let mut target = vec![MaybeUninit::uninit(); bytes.len()];
-        copy_finite(&mut target, &bytes, 8)
+        let finite = copy_finite(&mut target, &bytes, 8);
+        assert_copied(&target, &bytes);
+        finite
     }
 
     fn scan32(values: &[f32]) -> bool {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
         let mut target = vec![MaybeUninit::uninit(); bytes.len()];
-        copy_finite(&mut target, &bytes, 4)
+        let finite = copy_finite(&mut target, &bytes, 4);
+        assert_copied(&target, &bytes);
+        finite
     }
 
     #[test]
@@ -162,8 +194,14 @@ mod tests {
             -0.0,
             1.0,
         ];
-        let mut single: Vec<f32> = calm.iter().copied().cycle().take(5000).collect();
+        // An odd number: the last one stands alone.
+        let mut single: Vec<f32> = calm.iter().copied().cycle().take(5001).collect();
         assert!(scan32(&single));
+        for bad in [f32::NAN, f32::INFINITY] {
+            single[5000] = bad;
+            assert!(!scan32(&single));
+            single[5000] = 1.0;
+        }
         for at in [0, 1, 2047, 2048, 4999] {
             for bad in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 let kept = (many[at], single[at]);
