@@ -27,8 +27,9 @@ pub use tally::Tally;
 
 use crate::tools::workspace;
 use anyhow::{Result, bail, ensure};
+use clap::ValueEnum as _;
 use debian::Guests;
-use report::{Findings, Part};
+use report::Findings;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -62,8 +63,10 @@ pub enum Suite {
     Blas,
     /// Netlib's LAPACK programs
     Lapack,
-    /// NumPy, C and Fortran, and with --full SciPy, R and Octave
+    /// NumPy, C and Fortran, and with --full R and Octave
     Clients,
+    /// SciPy's own tests
+    Scipy,
     /// ScaLAPACK's test programs
     Scalapack,
     /// The cases from the field
@@ -176,6 +179,10 @@ pub fn measure(args: &Args) -> Result<Tally> {
         return Ok(Tally::without_gpu());
     }
     let setting = Setting::new(&args.prefix, args.route, args.device, args.full)?;
+    // A full run on the CPU route goes into the report.
+    if args.full && args.route == Route::Cpu {
+        return recorded(suite, &setting, &args.report);
+    }
     one(suite, &setting, &mut Findings::default())
 }
 
@@ -184,39 +191,49 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Blas => blas::run(setting, findings),
         Suite::Lapack => lapack::run(setting, findings),
         Suite::Clients => clients::run(setting, findings),
+        Suite::Scipy => clients::scipy(setting, &Guests::new()?, findings),
         Suite::Scalapack => scalapack::run(setting, &Guests::new()?, findings),
         Suite::Cases => cases::run(setting, findings),
         Suite::Mixes => mixes::run(setting, findings),
     }
 }
 
-/// Runs all suites on the CPU route and writes the report. An error counts as one failure, and the
-/// following suites run all the same.
+/// Runs a suite, records what it found and writes the report anew. An error counts as one failure.
+fn recorded(suite: Suite, setting: &Setting, report: &Path) -> Result<Tally> {
+    let mut findings = Findings::default();
+    let start = Instant::now();
+    let tally = one(suite, setting, &mut findings).unwrap_or_else(|error| {
+        println!("{suite:?}: {error:#}");
+        Tally {
+            failed: 1,
+            ..Tally::default()
+        }
+    });
+    let name = |suite: &Suite| format!("{suite:?}");
+    report::keep(
+        &name(&suite),
+        &findings,
+        tally,
+        start.elapsed().as_secs_f64(),
+    )?;
+    let all: Vec<String> = Suite::value_variants().iter().map(name).collect();
+    report::write(&workspace().join(report), &all)?;
+    Ok(tally)
+}
+
+/// Runs all suites on the CPU route.
 fn everything(args: &Args) -> Result<Tally> {
     ensure!(
         args.route == Route::Cpu && args.device == Device::None,
         "all suites run on --route cpu --device none; name a suite for another route"
     );
     let setting = Setting::new(&args.prefix, args.route, args.device, true)?;
-    let (mut findings, mut parts, mut sum) = (Findings::default(), Vec::new(), Tally::default());
-    for suite in <Suite as clap::ValueEnum>::value_variants() {
+    let mut sum = Tally::default();
+    for suite in Suite::value_variants() {
         eprintln!("── {suite:?}");
-        let start = Instant::now();
-        let tally = one(*suite, &setting, &mut findings).unwrap_or_else(|error| {
-            println!("{suite:?}: {error:#}");
-            Tally {
-                failed: 1,
-                ..Tally::default()
-            }
-        });
+        let tally = recorded(*suite, &setting, &args.report)?;
         println!("{suite:?}: {tally}");
         sum += tally;
-        parts.push(Part {
-            name: format!("{suite:?}"),
-            tally,
-            wall_s: start.elapsed().as_secs_f64(),
-        });
     }
-    report::write(&workspace().join(&args.report), &findings, &parts, sum)?;
     Ok(sum)
 }

@@ -1,4 +1,4 @@
-//! Illegal arguments, empty operands, special values (cases F7, F11, F12), on the CPU route and, for
+//! Illegal arguments, empty operands, special values (cases F7, F11, F12, E11), on the CPU route and, for
 //! the routines that have a GPU path, with every routed call sent to the simulated CUDA.
 
 use cases::exceptions::{ILLEGAL_LAPACK, SEMANTICS, judge};
@@ -56,6 +56,23 @@ fn illegal_lapack_arguments_reach_the_programs_own_xerbla() {
         "reports differ from the archive's own"
     );
     assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
+}
+
+/// Level-3 routines in both spellings whose illegal arguments are jumped out of.
+const JUMPED: usize = 80;
+
+#[test]
+fn an_xerbla_that_never_returns_leaves_nothing_behind() {
+    for sim in [false, true] {
+        let dir = scratch!(&format!("longjmp-{sim}"));
+        let exe = compile_with(&dir, "longjmp.c", &ours(), &["-rdynamic"]);
+        let mut program = Program::new(&exe, &ours());
+        if sim {
+            program = program.on_simulated_cuda(&dir.join("log.jsonl"));
+        }
+        let got = program.run().expect_silent_success("longjmp.c");
+        assert_eq!(got.stdout.lines().count(), JUMPED, "{}", got.stdout);
+    }
 }
 
 #[test]

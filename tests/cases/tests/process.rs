@@ -1,11 +1,10 @@
 //! The libraries as guests of a process: silence, loading, fork, unloading, threads, allocations, bits
 //! (cases F1, F2, F8, F9, F10 and the invariants about the small call).
 
-use cases::{Program, baseline, compile, compile_with, is_root, ours, scratch};
+use cases::{Program, baseline, compile, compile_with, ours, scratch};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -337,34 +336,4 @@ fn gemm_on_the_cpu_route_is_bit_identical_to_the_archive() {
         }
         assert_eq!(got.lines().count(), stock.lines().count());
     }
-}
-
-#[test]
-fn a_program_of_another_user_reads_nothing_of_ours() {
-    // The CPU result arrives for a user without a home, too. Only root can become one.
-    if !is_root() {
-        return;
-    }
-    let dir = std::env::temp_dir().join(format!("gpu-offload-nobody-{}", std::process::id()));
-    fs::create_dir_all(&dir).expect("create a folder");
-    let exe = compile_with(&dir, "basic.c", &ours(), &[]);
-    for file in [&dir, &exe] {
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("open the folder");
-    }
-    // The libraries, where that user can read them.
-    for name in ["libblas.so.3", "liblapack.so.3", "libgpu_offload.so.0"] {
-        fs::copy(ours().join(name), dir.join(name)).expect("copy a library");
-        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).expect("open it");
-    }
-    let mut program = Program::new(&exe, &dir).arg("8").arg("300");
-    // 65534 is nobody.
-    program
-        .command()
-        .uid(65534)
-        .gid(65534)
-        .env_remove("HOME")
-        .current_dir("/");
-    let got = program.run();
-    let _ = fs::remove_dir_all(&dir);
-    got.expect_silent_success("basic.c as nobody");
 }

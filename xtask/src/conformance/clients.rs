@@ -1,5 +1,5 @@
 //! Programs of other people on the prefix: NumPy's own tests, a C, a Fortran and a NumPy client, and
-//! with `--full` SciPy, Octave and R. What has tests of its own is scored by the difference from a stock
+//! with `--full` Octave and R; and SciPy's tests. What has tests of its own is scored by the difference from a stock
 //! library.
 
 use super::client_run::{Client, Scratch, scratch};
@@ -94,7 +94,8 @@ fn numpy(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     )
 }
 
-fn scipy(setting: &Setting, guests: &Guests, findings: &mut Findings) -> Result<Tally> {
+/// SciPy's own tests.
+pub fn scipy(setting: &Setting, guests: &Guests, findings: &mut Findings) -> Result<Tally> {
     let version = guests
         .python(&[])
         .args(["-c", "import scipy; print(scipy.__version__)"])
@@ -188,7 +189,6 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
             stock: "LAPACK's own bound, 30 n eps".to_owned(),
         });
         tally += languages::run(setting, &guests, findings)?;
-        tally += scipy(setting, &guests, findings)?;
     }
     tally += numpy(setting, findings)?;
     Ok(tally)

@@ -1,12 +1,17 @@
 //! The committed report of `conformance --full`: on what it ran, what each suite counted, what the
-//! stock library counts, and every exception with its reason. It only writes down what was measured.
+//! stock library counts, and every exception with its reason. Suites may run one by one, so that each has
+//! a record with its own commit and date; the report is made of the records. It only writes down what
+//! was measured.
 
 use super::Tally;
+use super::client_run::{as_file_name, cache};
 use crate::tools::{quiet, workspace};
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line of the report's table.
@@ -38,16 +43,6 @@ impl Findings {
     }
 }
 
-/// One part of the run: its name, its counts and how long it took.
-pub struct Part {
-    /// The suite.
-    pub name: String,
-    /// Its checks.
-    pub tally: Tally,
-    /// Time from start to end.
-    pub wall_s: f64,
-}
-
 fn in_git(arguments: &[&str]) -> Result<String> {
     let mut git = Command::new("git");
     git.args(arguments).current_dir(workspace());
@@ -74,50 +69,100 @@ fn machine() -> String {
     )
 }
 
-/// Writes the report.
-pub fn write(file: &Path, findings: &Findings, parts: &[Part], sum: Tally) -> Result<()> {
-    let commit = in_git(&["rev-parse", "HEAD"])?;
-    let changed = in_git(&["status", "--porcelain", "--untracked-files=no"])?;
+/// Where the record of a suite's last full run is kept.
+fn record(suite: &str) -> Result<PathBuf> {
+    let folder = cache()?.join("report");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder.join(as_file_name(&format!("{suite}.json"))))
+}
+
+/// Keeps what a full run of one suite found.
+pub fn keep(suite: &str, findings: &Findings, tally: Tally, wall_s: f64) -> Result<()> {
+    let commit = in_git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = !in_git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":!docs/conformance.md",
+    ])?
+    .is_empty();
     let date = quiet(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
-    let mut text = String::from(
-        "<!-- Written by `cargo xtask conformance --full`, do not edit. -->\n# Conformance\n\n",
+    let rows: Vec<Value> = findings
+        .rows
+        .iter()
+        .map(|r| json!([r.suite, r.ours, r.stock]))
+        .collect();
+    let kept = json!({
+        "commit": if changed { format!("{commit} with changes") } else { commit },
+        "date": date.trim(),
+        "machine": machine(),
+        "passed": tally.passed,
+        "failed": tally.failed,
+        "skipped": tally.skipped,
+        "wall_s": wall_s.round(),
+        "rows": rows,
+        "exceptions": findings.exceptions,
+    });
+    let file = record(suite)?;
+    fs::write(&file, kept.to_string()).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or("unknown")
+}
+
+/// Writes the report from the records of the suites' last full runs.
+pub fn write(file: &Path, suites: &[String]) -> Result<()> {
+    let mut parts = String::from(
+        "| part | commit | date | passed | failed | skipped | s |\n|---|---|---|---|---|---|---|\n",
     );
-    let changes = if changed.is_empty() {
-        ""
-    } else {
-        ", with uncommitted changes"
-    };
-    writeln!(text, "- commit: {commit}{changes}")?;
-    writeln!(text, "- date: {}", date.trim())?;
-    writeln!(
-        text,
-        "- machine: {}; no GPU is used, every call runs on the CPU route",
-        machine()
-    )?;
-    writeln!(text, "- result: {sum}\n\n## Parts\n")?;
-    writeln!(
-        text,
-        "| part | passed | failed | skipped | s |\n|---|---|---|---|---|"
-    )?;
-    for p in parts {
-        let t = p.tally;
+    let mut rows = String::from("| suite | these libraries | stock |\n|---|---|---|\n");
+    let (mut exceptions, mut machines, mut sum) =
+        (String::new(), BTreeSet::new(), Tally::default());
+    for suite in suites {
+        let Ok(text) = fs::read_to_string(record(suite)?) else {
+            writeln!(parts, "| {suite} | not run | | | | | |")?;
+            continue;
+        };
+        let kept: Value = serde_json::from_str(&text)
+            .with_context(|| format!("the record of {suite} is no JSON; delete the cache"))?;
+        let count = |name: &str| kept[name].as_u64().unwrap_or_default();
+        sum += Tally {
+            passed: count("passed"),
+            failed: count("failed"),
+            skipped: count("skipped"),
+        };
+        machines.insert(text_of(&kept["machine"]).to_owned());
         writeln!(
-            text,
-            "| {} | {} | {} | {} | {:.0} |",
-            p.name, t.passed, t.failed, t.skipped, p.wall_s
+            parts,
+            "| {suite} | {} | {} | {} | {} | {} | {} |",
+            text_of(&kept["commit"]),
+            text_of(&kept["date"]),
+            count("passed"),
+            count("failed"),
+            count("skipped"),
+            kept["wall_s"]
         )?;
+        for row in kept["rows"].as_array().into_iter().flatten() {
+            let cells = [&row[0], &row[1], &row[2]].map(text_of);
+            writeln!(rows, "| {} |", cells.join(" | "))?;
+        }
+        for exception in kept["exceptions"].as_array().into_iter().flatten() {
+            let [what, why] = [&exception[0], &exception[1]].map(text_of);
+            writeln!(exceptions, "- `{what}`: {why}")?;
+        }
     }
-    text.push_str("\n## Against the stock library\n\n");
-    writeln!(text, "| suite | these libraries | stock |\n|---|---|---|")?;
-    for r in &findings.rows {
-        writeln!(text, "| {} | {} | {} |", r.suite, r.ours, r.stock)?;
+    if exceptions.is_empty() {
+        exceptions.push_str("None.\n");
     }
-    text.push_str("\n## Exceptions\n\n");
-    if findings.exceptions.is_empty() {
-        text.push_str("None.\n");
-    }
-    for (what, why) in &findings.exceptions {
-        writeln!(text, "- `{what}`: {why}")?;
-    }
+    let machines: Vec<String> = machines.into_iter().collect();
+    let text = format!(
+        "<!-- Written by `cargo xtask conformance --full`, do not edit. -->\n# Conformance\n\n\
+         Machine: {}. Every call runs on the CPU route; no GPU is used.\n\n{sum}\n\n{parts}\n\
+         ## Against the stock library\n\n{rows}\n## Exceptions\n\n{exceptions}",
+        machines.join("; ")
+    );
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

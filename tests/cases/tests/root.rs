@@ -1,0 +1,117 @@
+//! Programs that run as somebody else or with more rights than their user. Only root can start them:
+//! `cargo xtask` counts these tests as skipped for everybody else, by their names' `as_root_`.
+
+use cases::{
+    Program, compile, compile_with, is_root, link_arguments, ours, scratch, simulated_cuda,
+};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+/// The user `nobody`.
+const NOBODY: u32 = 65534;
+
+/// A folder that everybody can enter, with the libraries under test; it is removed when dropped.
+struct Open {
+    path: PathBuf,
+}
+
+impl Open {
+    fn new(name: &str) -> Self {
+        assert!(is_root(), "this test needs root");
+        let unique = format!("gpu-offload-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&path).expect("create a folder");
+        open(&path);
+        for name in ["libblas.so.3", "liblapack.so.3", "libgpu_offload.so.0"] {
+            fs::copy(ours().join(name), path.join(name)).expect("copy a library");
+            open(&path.join(name));
+        }
+        Self { path }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn open(file: &Path) {
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("open it for everybody");
+}
+
+/// The CPU result arrives for a user without a home, too.
+#[test]
+fn as_root_a_program_of_a_user_without_home_is_right() {
+    let dir = Open::new("nobody");
+    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
+    open(&exe);
+    let mut program = Program::new(&exe, &dir.path).arg("8").arg("300");
+    program
+        .command()
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .env_remove("HOME")
+        .current_dir("/");
+    program.run().expect_silent_success("basic.c as nobody");
+}
+
+/// A setuid program believes no variable and no file of ours: it does not even look for them, nor for the
+/// engine or CUDA, prints nothing and is right. The same program without the setuid bit does all of it,
+/// which shows that the test sees.
+#[test]
+fn as_root_a_setuid_program_believes_nothing_of_ours() {
+    let dir = Open::new("setuid");
+    // The loader ignores LD_LIBRARY_PATH in a setuid program.
+    let run_path = format!("-Wl,-rpath,{}", dir.path.display());
+    let link = link_arguments(&dir.path);
+    let mut arguments: Vec<&str> = link.iter().map(String::as_str).collect();
+    arguments.push(&run_path);
+    let plain = compile(&dir.path, "secure.c", &arguments);
+    open(&plain);
+    let setuid = dir.path.join("setuid");
+    fs::copy(&plain, &setuid).expect("copy the program");
+    fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).expect("the setuid bit");
+    let settings = dir.path.join("gpu-offload");
+    fs::create_dir(&settings).expect("a folder of settings");
+    fs::write(settings.join("config.toml"), "level = 9\n").expect("settings");
+    for (exe, secure) in [(&plain, false), (&setuid, true)] {
+        let calls = scratch!(&format!("setuid-{secure}")).join("calls");
+        let writable = dir.path.join(format!("log-{secure}"));
+        fs::create_dir(&writable).expect("a folder for the log");
+        chown(&writable, Some(NOBODY), Some(NOBODY)).expect("give it away");
+        let log = writable.join("log.jsonl");
+        // strace started by root lets a setuid program have its rights.
+        let got = Program::new("strace", &dir.path)
+            .arg("-f")
+            .arg("-qq")
+            .arg("-u")
+            .arg("nobody")
+            .arg("-o")
+            .arg(&calls)
+            .arg(exe)
+            .on_simulated_cuda(&log)
+            .env("XDG_CONFIG_HOME", &dir.path)
+            .env("HOME", &dir.path)
+            .run()
+            .expect_silent_success("secure.c under strace; `cargo xtask setup` brings it");
+        let expected = if secure {
+            format!("secure 1 user {NOBODY} effective 0\n")
+        } else {
+            format!("secure 0 user {NOBODY} effective {NOBODY}\n")
+        };
+        assert_eq!(got.stdout, expected);
+        let calls = fs::read_to_string(&calls).expect("strace's log");
+        let cuda = simulated_cuda().display().to_string();
+        for ours in ["config.toml", "libgpu_offload.so.0", "log.jsonl", &cuda] {
+            // The start of the program names its libraries' folder in its environment, not in a call.
+            let named = calls
+                .lines()
+                .any(|line| line.contains("open") && line.contains(ours));
+            assert_eq!(named, !secure, "{ours} is opened when secure is {secure}");
+        }
+        assert_eq!(log.exists(), !secure, "the log when secure is {secure}");
+    }
+}
