@@ -73,7 +73,6 @@ impl Suite<'_> {
             .env("OPENBLAS_NUM_THREADS", "1")
             // Tests that want more memory skip themselves: NumPy asks for up to 16 GB otherwise.
             .env("NPY_AVAILABLE_MEM", "2 GB")
-            .env("SCIPY_AVAILABLE_MEM", "2 GB")
             .folder(dir.path())
             .deadline(DEADLINE)
             .run()?;
