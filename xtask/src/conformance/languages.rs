@@ -169,7 +169,8 @@ pub fn run(setting: &Setting, guests: &Guests, findings: &mut Findings) -> Resul
     let stock = [debian::openblas()?];
     let mut tally = Tally::default();
     let octave = |libraries: &[PathBuf]| {
-        let program = "x = [4 1; 1 3] \\ [1; 2]\n[u, s, v] = svd(magic(4)); disp(diag(s)')";
+        // Numbers that do not depend on the order of sums.
+        let program = "x = [4 1; 1 3] \\ [1; 2]\n[u, s, v] = svd(magic(3)); disp(diag(s)')";
         guests.octave(libraries).args(["--eval", program])
     };
     tally += silent(octave, setting, &stock, "Octave")?;
