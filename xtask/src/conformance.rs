@@ -63,8 +63,10 @@ pub enum Suite {
     Blas,
     /// Netlib's LAPACK programs
     Lapack,
-    /// NumPy, C and Fortran, and with --full R and Octave
+    /// C, Fortran and NumPy
     Clients,
+    /// Octave and R
+    Languages,
     /// SciPy's own tests
     Scipy,
     /// ScaLAPACK's test programs
@@ -191,6 +193,7 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Blas => blas::run(setting, findings),
         Suite::Lapack => lapack::run(setting, findings),
         Suite::Clients => clients::run(setting, findings),
+        Suite::Languages => languages::run(setting, &Guests::new()?, findings),
         Suite::Scipy => clients::scipy(setting, &Guests::new()?, findings),
         Suite::Scalapack => scalapack::run(setting, &Guests::new()?, findings),
         Suite::Cases => cases::run(setting, findings),

@@ -5,6 +5,7 @@ use super::{Setting, Tally, baseline, simulated_cuda};
 use crate::tests_of_cargo;
 use anyhow::Result;
 use cases::exceptions::{ILLEGAL_LAPACK, SEMANTICS};
+use cases::{BASELINE_VARIABLE, FULL_VARIABLE, PREFIX_VARIABLE, SIM_VARIABLE};
 
 /// Runs the package's tests.
 pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
@@ -12,12 +13,13 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     for exception in SEMANTICS.iter().chain(ILLEGAL_LAPACK) {
         findings.exception(&exception.words.join(": "), exception.reason);
     }
-    tests_of_cargo::run(
-        &["--package", "cases"],
-        &[
-            ("GPU_OFFLOAD_TEST_PREFIX", setting.prefix.clone()),
-            ("GPU_OFFLOAD_TEST_BASELINE", baseline()?),
-            ("GPU_OFFLOAD_TEST_SIM", simulated_cuda()?),
-        ],
-    )
+    let mut variables = vec![
+        (PREFIX_VARIABLE, setting.prefix.clone()),
+        (BASELINE_VARIABLE, baseline()?),
+        (SIM_VARIABLE, simulated_cuda()?),
+    ];
+    if setting.full {
+        variables.push((FULL_VARIABLE, "1".into()));
+    }
+    tests_of_cargo::run(&["--package", "cases"], &variables)
 }

@@ -1,11 +1,10 @@
-//! Programs of other people on the prefix: NumPy's own tests, a C, a Fortran and a NumPy client, and
-//! with `--full` Octave and R; and SciPy's tests. What has tests of its own is scored by the difference from a stock
-//! library.
+//! Programs of other people on the prefix: a C, a Fortran and a NumPy client, NumPy's own tests and
+//! SciPy's. What has tests of its own is scored by the difference from a stock library.
 
 use super::client_run::{Client, Scratch, scratch};
 use super::debian::{self, Guests};
 use super::report::{Findings, Row};
-use super::{Route, Setting, Tally, forced, languages, pytest};
+use super::{Route, Setting, Tally, forced, pytest};
 use crate::tools::{quiet, workspace};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -135,7 +134,7 @@ pub fn lines_of(client: Client, what: &str) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A client in each of the languages that `--full` brings along, on `libraries`.
+/// A client in each of the guests' languages, on `libraries`.
 pub fn guest_clients(
     guests: &Guests,
     libraries: &[PathBuf],
@@ -180,16 +179,11 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     if setting.route == Route::Force {
         tally += forced::judge(&log, &["dgemm", "zgemm"])?;
     }
-    if setting.full {
-        let guests = Guests::new()?;
-        tally += guest_clients(&guests, &setting.libraries(), |c| setting.routed(c), "")?;
-        findings.row(Row {
-            suite: "C, Fortran, NumPy, SciPy, Octave, R clients: residuals".to_owned(),
-            ours: tally.to_string(),
-            stock: "LAPACK's own bound, 30 n eps".to_owned(),
-        });
-        tally += languages::run(setting, &guests, findings)?;
-    }
+    findings.row(Row {
+        suite: "C, Fortran and NumPy clients: residuals".to_owned(),
+        ours: tally.to_string(),
+        stock: "LAPACK's own bound, 30 n eps".to_owned(),
+    });
     tally += numpy(setting, findings)?;
     Ok(tally)
 }

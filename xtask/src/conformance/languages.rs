@@ -2,7 +2,7 @@
 //! Octave's own linear-algebra tests count, and R's results at n = 2000 number by number.
 
 use super::client_run::{Client, Ended};
-use super::clients::sources;
+use super::clients::{guest_clients, sources};
 use super::debian::{self, Guests};
 use super::report::{Findings, Row};
 use super::{Setting, Tally};
@@ -16,6 +16,14 @@ const R_ORDER: u32 = 2000;
 
 /// How far R's results may be from the stock library's, relative to the largest entry (case L7).
 const R_TOLERANCE: f64 = 1e-10;
+
+/// Octave's tests of which fewer may pass than on the stock library: the file, how many fewer, and why.
+const OCTAVE_EXCEPTIONS: &[(&str, f64, &str)] = &[(
+    "svd.cc-tst",
+    1.0,
+    "compares the singular values of gesvd and gesdd to 6 eps absolute and finds 8 eps at 2.1; the archive \
+     without us fails it alike",
+)];
 
 /// Both outputs of a program that loads the libraries and computes; must be the stock library's, byte
 /// by byte (case F2).
@@ -87,7 +95,16 @@ fn octave_tests(
     for (name, stock) in &theirs {
         let got = ours.get(name).map_or(&[0.0, 0.0][..], Vec::as_slice);
         tally.passed += got[0] as u64;
-        if got[0] < stock[0] || got[1] < stock[1] {
+        let exception = OCTAVE_EXCEPTIONS.iter().find(|(file, ..)| file == name);
+        if let Some((_, fewer, why)) = exception
+            && got[1] == stock[1]
+            && got[0] + fewer == stock[0]
+        {
+            findings.exception(&format!("Octave's {name}: {fewer} test"), why);
+        } else if exception.is_some() {
+            println!("  Octave, {name}: {got:?}, stock {stock:?}: not what its exception says");
+            tally.failed += 1;
+        } else if got[0] < stock[0] || got[1] < stock[1] {
             println!("  Octave, {name}: {got:?} passed and run, on the stock library {stock:?}");
             tally.failed += 1;
         }
@@ -167,7 +184,12 @@ fn r_results(
 /// Runs both languages.
 pub fn run(setting: &Setting, guests: &Guests, findings: &mut Findings) -> Result<Tally> {
     let stock = [debian::openblas()?];
-    let mut tally = Tally::default();
+    let mut tally = guest_clients(guests, &setting.libraries(), |c| setting.routed(c), "")?;
+    findings.row(Row {
+        suite: "Octave, R and SciPy clients: residuals".to_owned(),
+        ours: tally.to_string(),
+        stock: "LAPACK's own bound, 30 n eps".to_owned(),
+    });
     let octave = |libraries: &[PathBuf]| {
         // Numbers that do not depend on the order of sums.
         let program = "x = [4 1; 1 3] \\ [1; 2]\n[u, s, v] = svd(magic(3)); disp(diag(s)')";
