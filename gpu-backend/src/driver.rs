@@ -9,6 +9,7 @@ use crate::kernel::{DeviceKernel, OnDevice};
 use crate::plan::program::Program;
 use crate::result::{ASK_PAUSE, pause};
 use crate::staging::job::{JobGuard, Kind};
+use crate::testing::{self, Gate};
 use call::{Failure, Op, Precision};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -100,13 +101,24 @@ impl Driver<'_, '_> {
     }
 
     /// True if nothing that must be over before the step is not.
-    fn may_begin(&self, step: usize) -> bool {
-        (self.program.steps.get(step)).is_some_and(|s| s.after <= self.at.over)
+    fn may_begin(&self, step: usize, gate: Gate) -> bool {
+        let Some(after) = self.program.steps.get(step).map(|s| s.after) else {
+            return false;
+        };
+        let without_downloads = || after <= self.at.happened;
+        after <= self.at.over
+            || testing::left_out(gate, step, || true)
+            || testing::left_out(Gate::StepsAfterDownloads, step, without_downloads)
+    }
+
+    /// True if the uploads of the first `uploaded` steps are all that the step waits for.
+    fn has_operands(&self, step: usize, uploaded: usize) -> bool {
+        step < uploaded || testing::left_out(Gate::KernelsAfterUploads, step, || true)
     }
 
     fn release_uploads(&mut self) {
         let before = self.at.released;
-        while self.may_begin(self.at.released) {
+        while self.may_begin(self.at.released, Gate::UploadsAfterSteps) {
             self.at.released += 1;
         }
         if self.at.released > before {
@@ -117,9 +129,9 @@ impl Driver<'_, '_> {
 
     /// Launches the kernels of every step whose operands are on their way.
     fn launch(&mut self, uploaded: usize) -> Result<(), Failure> {
-        while self.at.launched < uploaded
-            && self.at.launched - self.at.happened < STEPS_IN_FLIGHT
-            && self.may_begin(self.at.launched)
+        while self.at.launched - self.at.happened < STEPS_IN_FLIGHT
+            && self.may_begin(self.at.launched, Gate::KernelsAfterSteps)
+            && self.has_operands(self.at.launched, uploaded)
         {
             self.launch_step(self.at.launched)?;
             self.at.launched += 1;
@@ -165,7 +177,9 @@ impl Driver<'_, '_> {
         while self.at.happened < self.at.launched {
             let note = |e| device.health.note(&e);
             let (begin, end) = self.work.mark(self.at.happened).map_err(note)?;
-            if !device.cuda.happened(end).map_err(note)? {
+            let happened = device.cuda.happened(end).map_err(note)?;
+            let step = self.at.happened;
+            if !happened && !testing::left_out(Gate::DownloadsAfterKernels, step, || true) {
                 break;
             }
             // A clock that does not answer costs a figure, not the call.

@@ -24,6 +24,10 @@ mod result;
 mod scratch;
 mod staging;
 mod sys;
+#[cfg(not(feature = "testing"))]
+mod testing;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use error::StartError;
 pub use kernel::Arithmetic;

@@ -1,11 +1,11 @@
-//! Every CUDA function fails in turn, at every call: the caller's memory is as it was or the call can be
-//! done again, nothing leaks, nothing hangs. On the simulated device only; one test at a time, since the
+//! Every CUDA function that the start calls fails in turn; devices that are lost, do not answer or are full:
+//! the caller's memory is as it was or the call can be done again, nothing leaks, nothing hangs. Every call
+//! of every routine is in `every_call.rs`. On the simulated device only; one test at a time, since the
 //! device is the process's.
 
 mod common;
 
 use call::{Failure, Precision, Scalar, Trans};
-use common::family::{FAMILIES, Family};
 use common::{Product, Random, Sim};
 use gpu_backend::{Gpu, StartError, StartOptions};
 use std::sync::{Mutex, MutexGuard};
@@ -46,15 +46,15 @@ fn gives_back(function: &str) -> bool {
     function.contains("Free") || function.contains("Destroy") || function.contains("Release")
 }
 
-/// The start, a call and the shutdown without faults: which functions are called, and how often.
-fn rehearse(sim: &Sim, beta: Scalar) -> Vec<(String, u64)> {
+/// The start and the shutdown without faults: which functions the start calls, and how often.
+fn rehearse(sim: &Sim) -> Vec<(String, u64)> {
     sim.set_fault("");
     let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
-    product(beta).run_and_check(&gpu, None);
+    let calls = sim.calls();
     gpu.shutdown();
     assert_eq!(sim.leaks(), Vec::<String>::new(), "a clean run leaks");
     assert_eq!(sim.complaints(), Vec::<String>::new());
-    sim.calls()
+    calls
 }
 
 /// What may come of one faulty run.
@@ -116,36 +116,24 @@ fn faulty(sim: &Sim, beta: Scalar, fault: &str) -> Outcome {
     outcome
 }
 
+/// Every call of the start; those of the routines are in `every_call.rs`.
 fn every_function_fails(kind: &str, leaks_allowed: bool) {
     let (_guard, sim) = alone();
-    for beta in [Scalar::ZERO, Scalar { re: 0.5, im: 0.0 }] {
-        let calls = rehearse(&sim, beta);
-        assert!(
-            calls
-                .iter()
-                .any(|(name, count)| name == "cuMemcpyDtoHAsync_v2" && *count > 1)
-        );
-        let mut outcomes = Vec::new();
-        for (function, count) in calls {
-            // Polling is called as often as time allows; its first calls are as good as any.
-            for nth in 1..=count.min(12) {
-                let outcome = faulty(&sim, beta, &format!("{function}:{nth}:{kind}"));
-                let leaks = sim.leaks();
-                assert!(
-                    leaks_allowed || gives_back(&function) || leaks.is_empty(),
-                    "{function}:{nth}:{kind} leaks {leaks:?} ({outcome:?})"
-                );
-                outcomes.push(outcome);
-                sim.reset();
-            }
-        }
-        for expected in [Outcome::StartRefused, Outcome::CallFailed] {
+    let mut refused = 0;
+    for (function, count) in rehearse(&sim) {
+        for nth in 1..=count {
+            let fault = format!("{function}:{nth}:{kind}");
+            let outcome = faulty(&sim, Scalar::ONE, &fault);
+            let leaks = sim.leaks();
             assert!(
-                outcomes.contains(&expected),
-                "no fault ended in {expected:?}"
+                leaks_allowed || gives_back(&function) || leaks.is_empty(),
+                "{fault} leaks {leaks:?} ({outcome:?})"
             );
+            refused += u32::from(outcome == Outcome::StartRefused);
+            sim.reset();
         }
     }
+    assert!(refused > 10, "{refused} starts were refused");
 }
 
 #[test]
@@ -182,49 +170,6 @@ fn queued_work_loses_the_device() {
             assert_eq!(outcome, Outcome::CallFailed, "{function}");
             sim.reset();
         }
-    }
-}
-
-/// Every other family's kernel, refused and lost when it runs; rectangular copies as well.
-#[test]
-fn every_familys_kernel_fails() {
-    let (_guard, sim) = alone();
-    let mut random = Random(41);
-    for op in FAMILIES {
-        let family = Family::random(op, Precision::Z, 70, &mut random);
-        sim.set_fault("");
-        let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
-        family.run_and_check(&gpu);
-        let kernels: Vec<String> = (sim.calls().into_iter())
-            .map(|(name, _)| name)
-            .filter(|name| name.ends_with("_64") || name == "cuMemcpy2DAsync_v2")
-            .collect();
-        gpu.shutdown();
-        assert!(!kernels.is_empty(), "{}: no kernel ran", op.name());
-        for kernel in kernels {
-            for kind in ["invalid", "late"] {
-                sim.reset();
-                sim.set_fault(&format!("{kernel}:1:{kind}"));
-                let gpu = Gpu::start(&options()).unwrap_or_else(|e| panic!("{e}"));
-                let mut done = family.clone();
-                match done.run(&gpu) {
-                    // A download is asked for again.
-                    Ok(_) => family.check(&done.c),
-                    Err(failure) => {
-                        let lost = matches!(failure, Failure::Lost(_));
-                        assert_eq!(lost, kind == "late", "{kernel}:{kind}: {failure}");
-                        if family.reads_result() {
-                            assert!(done.c.bytes == family.c.bytes, "{kernel}:{kind} wrote");
-                        }
-                        if !lost {
-                            family.run_and_check(&gpu);
-                        }
-                    }
-                }
-                gpu.shutdown();
-            }
-        }
-        sim.reset();
     }
 }
 

@@ -6,7 +6,7 @@ mod gemm;
 pub mod program;
 mod rank_k;
 mod rates;
-mod sizes;
+pub mod sizes;
 mod substitution;
 mod symm;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use sizes::Sizes;
 /// # Errors
 /// [`Failure::OutOfMemory`] when even the smallest tiles pass the budget.
 pub fn plan(call: &Level3Call<'_>, tuning: &Tuning) -> Result<Program, Failure> {
-    plan_with(call, tuning, &Sizes::DEFAULT)
+    plan_with(call, tuning, &crate::testing::sizes())
 }
 
 /// As [`plan`], cut by `sizes`.

@@ -265,10 +265,7 @@ impl Program {
 }
 
 /// A view's operand, for whoever has the call at hand.
-pub fn view<'a>(
-    call: &'a call::Level3Call<'_>,
-    operand: Operand,
-) -> Option<MatRef<'a>> {
+pub fn view<'a>(call: &'a call::Level3Call<'_>, operand: Operand) -> Option<MatRef<'a>> {
     match operand {
         Operand::A => Some(call.a),
         Operand::B => call.b,

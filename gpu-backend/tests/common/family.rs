@@ -310,6 +310,8 @@ impl Family {
             Precision::D | Precision::Z => f64::EPSILON,
         };
         let scale = 4.0 * (self.size.2 as f64).sqrt() * eps;
+        let mut solved = self.clone();
+        solved.alpha = Scalar::ONE;
         for j in 0..self.size.1 {
             for i in 0..self.size.0 {
                 let (before, got) = (self.c.get(i, j), result.get(i, j));
@@ -318,8 +320,6 @@ impl Family {
                     continue;
                 }
                 let (expected, got, bound) = if self.op == Op::Trsm {
-                    let mut solved = self.clone();
-                    solved.alpha = Scalar::ONE;
                     let (left, size) = solved.products(result, i, j);
                     let right = mul((self.alpha.re, self.alpha.im), before);
                     (right, left, scale * (size + modulus(right)))
@@ -346,6 +346,45 @@ impl Family {
             }
         }
         result.assert_gaps_untouched();
+    }
+
+    /// A call like [`Family::random`] with m, n and k of at least four fifths of `edge`, and with this
+    /// beta where the family has one.
+    pub fn sized(
+        op: Op,
+        precision: Precision,
+        edge: usize,
+        beta: f64,
+        random: &mut Random,
+    ) -> Self {
+        loop {
+            let mut family = Self::random(op, precision, edge, random);
+            let (m, n, k) = family.size;
+            if m.min(n).min(k) * 5 < edge * 4 {
+                continue;
+            }
+            if !matches!(op, Op::Trmm | Op::Trsm) {
+                family.beta = Scalar { re: beta, im: 0.0 };
+            }
+            return family;
+        }
+    }
+
+    /// What does not belong to the result is as it was, to the bit, and the operands are.
+    pub fn assert_only_result_differs(&self, done: &Self) {
+        assert!(done.a.bytes == self.a.bytes, "A was written");
+        let b = |family: &Self| family.b.as_ref().map(|b| b.bytes.clone());
+        assert!(b(done) == b(self), "B was written");
+        for j in 0..self.size.1 {
+            for i in 0..self.size.0 {
+                let (before, now) = (self.c.get(i, j), done.c.get(i, j));
+                assert!(
+                    self.inside(i, j) || before == now,
+                    "({i}, {j}) was written, which is not of the result"
+                );
+            }
+        }
+        done.c.assert_gaps_untouched();
     }
 
     /// Its flags, for messages.

@@ -385,15 +385,29 @@ impl Sim {
 
     /// Sets the faults and counts calls anew.
     pub fn set_fault(&self, faults: &str) {
-        let text = std::ffi::CString::new(faults).expect("no NUL");
-        // SAFETY: the function has this type (sim-cuda, state.rs).
+        self.set(b"sim_cuda_set_fault\0", faults);
+    }
+
+    fn set(&self, function: &[u8], text: &str) {
+        let value = std::ffi::CString::new(text).expect("no NUL");
+        // SAFETY: these functions have this type (sim-cuda, state.rs and delay.rs).
         let code = unsafe {
             let set = self
                 .library
-                .get::<unsafe extern "C" fn(*const libc::c_char) -> u32>(b"sim_cuda_set_fault\0");
-            set.expect("sim_cuda_set_fault")(text.as_ptr())
+                .get::<unsafe extern "C" fn(*const libc::c_char) -> u32>(function);
+            set.expect("a control of the simulation")(value.as_ptr())
         };
-        assert_eq!(code, 0, "malformed fault {faults}");
+        assert_eq!(code, 0, "malformed: {text}");
+    }
+
+    /// Sets which calls do nothing, and counts calls anew.
+    pub fn set_ignore(&self, calls: &str) {
+        self.set(b"sim_cuda_set_ignore\0", calls);
+    }
+
+    /// Delays of the streams that are made from now on: `MODE:SEED[:MICROSECONDS]`.
+    pub fn set_delay(&self, delay: &str) {
+        self.set(b"sim_cuda_set_delay\0", delay);
     }
 
     /// Lets another process take memory.
@@ -453,6 +467,12 @@ impl Sim {
                 (name.to_owned(), count.parse().expect("a count"))
             })
             .collect()
+    }
+
+    /// Calls that were ignored where that made a difference.
+    pub fn ignored(&self) -> usize {
+        let lines = self.report();
+        lines.iter().filter(|l| l.starts_with("ignored ")).count()
     }
 
     /// What went wrong inside queued work.

@@ -1,0 +1,134 @@
+//! Hooks of this crate's own tests: calls that become programs of many small steps, and orders that are
+//! left out one at a time, to see that a test notices.
+//!
+//! Without the feature `testing`, which only the crate's tests switch on, every hook is a constant and
+//! nothing is left of it. Nothing else may use them.
+
+/// An order that the engine makes on the host, between what it does itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gate {
+    /// A step's uploads begin after the steps that must be over.
+    UploadsAfterSteps,
+    /// A step's kernels are launched after the steps that must be over.
+    KernelsAfterSteps,
+    /// A step is over only when its downloads are.
+    StepsAfterDownloads,
+    /// A step's kernels are launched when its uploads are queued.
+    KernelsAfterUploads,
+    /// A step's downloads begin when its kernels have run.
+    DownloadsAfterKernels,
+    /// The caller's old result is overwritten when everything has succeeded.
+    CopiesAfterSuccess,
+    /// A chunk is filled again when its last transfer is over.
+    FillAfterTransfer,
+    /// A chunk is emptied when it has arrived.
+    EmptyAfterTransfer,
+    /// What a failed call used is lent again when the device is done with it.
+    LendAfterWork,
+}
+
+#[cfg(not(feature = "testing"))]
+mod hooks {
+    use super::Gate;
+    use crate::plan::sizes::Sizes;
+
+    /// Never.
+    pub const fn left_out(_: Gate, _: usize, _: impl FnOnce() -> bool + Copy) -> bool {
+        false
+    }
+
+    /// The planners' constants.
+    pub const fn sizes() -> Sizes {
+        Sizes::DEFAULT
+    }
+
+    /// cuBLAS's workspace as it is.
+    pub const fn workspace_bytes(bytes: u64) -> u64 {
+        bytes
+    }
+}
+
+#[cfg(feature = "testing")]
+mod hooks {
+    use super::Gate;
+    use crate::plan::sizes::Sizes;
+    use parking_lot::Mutex;
+    use std::collections::BTreeSet;
+
+    struct Hooks {
+        tile: Option<usize>,
+        left_out: Option<(Gate, usize)>,
+        watching: bool,
+        mattered: BTreeSet<(Gate, usize)>,
+    }
+
+    static HOOKS: Mutex<Hooks> = Mutex::new(Hooks {
+        tile: None,
+        left_out: None,
+        watching: false,
+        mattered: BTreeSet::new(),
+    });
+
+    /// True if the order is to be left out now, where it would have held something up (`matters`).
+    pub fn left_out(gate: Gate, index: usize, matters: impl FnOnce() -> bool) -> bool {
+        let mut hooks = HOOKS.lock();
+        let chosen = hooks.left_out == Some((gate, index));
+        if (chosen || hooks.watching) && matters() {
+            hooks.mattered.insert((gate, index));
+            return chosen;
+        }
+        false
+    }
+
+    /// The planners' constants, or those that [`set_tile`] asks for.
+    pub fn sizes() -> Sizes {
+        let Some(tile) = HOOKS.lock().tile else {
+            return Sizes::DEFAULT;
+        };
+        Sizes {
+            tile,
+            panel_min_bytes: 1,
+            inner_max: 2 * tile,
+            block_max: 2 * tile,
+            lead_from_percent: 0,
+            symm_first_from_percent: 0,
+            ..Sizes::DEFAULT
+        }
+    }
+
+    /// cuBLAS's workspace, or a small one for small panels: the simulation fills all memory with NaN.
+    pub fn workspace_bytes(bytes: u64) -> u64 {
+        HOOKS.lock().tile.map_or(bytes, |_| SMALL_WORKSPACE_BYTES)
+    }
+
+    /// Workspace of small panels.
+    pub const SMALL_WORKSPACE_BYTES: u64 = 64 << 10;
+
+    /// Panels and blocks of about `tile` rows, so that small calls have many steps; `None` for the
+    /// planners' own.
+    pub fn set_tile(tile: Option<usize>) {
+        HOOKS.lock().tile = tile;
+    }
+
+    /// Leaves out one order from now on: that of the step or chunk with this number.
+    pub fn leave_out(what: Option<(Gate, usize)>) {
+        let mut hooks = HOOKS.lock();
+        hooks.left_out = what;
+        hooks.watching = false;
+        hooks.mattered.clear();
+    }
+
+    /// Leaves nothing out and notes from now on which orders hold something up.
+    pub fn watch() {
+        let mut hooks = HOOKS.lock();
+        hooks.left_out = None;
+        hooks.watching = true;
+    }
+
+    /// The steps and chunks whose orders held something up, or would have.
+    pub fn mattered() -> BTreeSet<(Gate, usize)> {
+        HOOKS.lock().mattered.clone()
+    }
+}
+
+pub use hooks::*;

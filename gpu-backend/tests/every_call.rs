@@ -1,0 +1,253 @@
+//! Every CUDA and cuBLAS call that a level-3 routine makes fails once, in every way: the result is right,
+//! or the inputs are as they were and the CPU can do the call; nothing leaks; the device serves the next
+//! call unless it is lost. On the simulated device only.
+//!
+//! What is counted is one call of each family in a program of many small steps, in the device's memory and
+//! beyond it. The start's own calls are in `faults.rs`.
+
+mod common;
+
+use call::{Failure, Op, Precision};
+use common::family::{FAMILIES, Family};
+use common::{Random, Sim};
+use gpu_backend::{Gpu, StartOptions, testing};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Rows of a panel: every call then has several steps, and its chunks and buffers are used again.
+const TILE: usize = 24;
+/// Largest m, n or k.
+const EDGE: usize = 64;
+/// What a call takes of the device besides its operands: cuBLAS's workspace, and one grain of the pool.
+const FIXED_BYTES: u64 = testing::SMALL_WORKSPACE_BYTES + (2 << 20);
+
+/// Only polling is repeated as often as time allows; more of its calls than this are as good as these.
+const POLLS_MAX: u64 = 40;
+
+/// A call and what comes of it without faults.
+struct Case {
+    family: Family,
+    options: StartOptions,
+    right: Vec<u8>,
+    /// Calls of each function until the result is there, and until everything is given back.
+    calls: BTreeMap<String, (u64, u64)>,
+}
+
+/// How often something happened.
+#[derive(Default, Debug)]
+struct Tally {
+    injections: u64,
+    /// The call succeeded all the same.
+    right: u64,
+    /// The call failed, the device served the next one.
+    failed: u64,
+    lost: u64,
+    /// The call was over: the fault met the shutdown.
+    at_the_end: u64,
+}
+
+fn alone() -> (MutexGuard<'static, ()>, Sim) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let guard = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let sim = Sim::new();
+    testing::set_tile(Some(TILE));
+    (guard, sim)
+}
+
+fn start(sim: &Sim, options: &StartOptions) -> Gpu {
+    // Nothing here depends on the order of what is queued: `mutants.rs` does that.
+    sim.set_delay("none:1");
+    Gpu::start(options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+impl Case {
+    fn new(sim: &Sim, number: usize, op: Op, in_core: bool) -> Self {
+        let precisions = [Precision::D, Precision::Z, Precision::S, Precision::C];
+        let exists = |p: &Precision| Family::exists(op, *p);
+        let mut of_op = precisions.into_iter().cycle().skip(number).filter(exists);
+        let precision = of_op.next().expect("every family has a precision");
+        // In core the old result is read and the new one waits in scratch; beyond, it goes straight home.
+        let beta = if in_core { 0.5 } else { 0.0 };
+        let mut random = Random(1000 + number as u64);
+        let family = Family::sized(op, precision, EDGE, beta, &mut random);
+        let operands_bytes = [Some(&family.a), family.b.as_ref(), Some(&family.c)]
+            .iter()
+            .flatten()
+            .map(|x| x.rows * x.cols * precision.elem_bytes())
+            .sum::<usize>();
+        let options = StartOptions {
+            // One thread: the n-th call of a function is then the same one in every run.
+            staging_threads: 1,
+            slots: 2,
+            memory_limit_bytes: (!in_core).then_some(FIXED_BYTES + operands_bytes as u64 * 19 / 20),
+            ..common::options()
+        };
+        let mut case = Self {
+            family,
+            options,
+            right: Vec::new(),
+            calls: BTreeMap::new(),
+        };
+        case.rehearse(sim);
+        case
+    }
+
+    fn rehearse(&mut self, sim: &Sim) {
+        sim.reset();
+        let gpu = start(sim, &self.options);
+        sim.set_fault("");
+        let mut done = self.family.clone();
+        let ran = done.run(&gpu);
+        assert!(ran.is_ok(), "{}: {ran:?}", self.family.name());
+        self.family.check(&done.c);
+        let kernels = gpu.counters().of(self.family.op).kernels;
+        assert!(kernels > 2, "{}: {kernels} kernels", self.family.name());
+        let until_result: BTreeMap<String, u64> = sim.calls().into_iter().collect();
+        gpu.shutdown();
+        assert_eq!(sim.leaks(), Vec::<String>::new(), "a clean run leaks");
+        assert_eq!(sim.complaints(), Vec::<String>::new());
+        let with_first = |(name, all): (String, u64)| {
+            let first = until_result.get(&name).copied().unwrap_or(0);
+            (name, (first, all))
+        };
+        self.calls = sim.calls().into_iter().map(with_first).collect();
+        self.right = done.c.bytes;
+    }
+
+    /// The call with one fault.
+    fn inject(&self, sim: &Sim, function: &str, nth: u64, kind: &str, tally: &mut Tally) {
+        let fault = format!("{}: {function}:{nth}:{kind}", self.family.name());
+        let gpu = start(sim, &self.options);
+        gpu.set_wait_limit(Duration::from_secs(60));
+        sim.set_fault(&format!("{function}:{nth}:{kind}"));
+        let mut done = self.family.clone();
+        let result = done.run(&gpu);
+        self.family.assert_only_result_differs(&done);
+        tally.injections += 1;
+        match &result {
+            Ok(_) => self.assert_right(&done, &fault),
+            Err(failure) => {
+                assert!(!failure.to_string().is_empty());
+                let kept = !self.family.reads_result() || done.c.bytes == self.family.c.bytes;
+                assert!(kept, "{fault}: C was written, then {failure}");
+            }
+        }
+        let lost = matches!(result, Err(Failure::Lost(_)));
+        let before_end = nth <= self.calls[function].0;
+        match (&result, before_end) {
+            (_, false) => tally.at_the_end += 1,
+            (Ok(_), _) => tally.right += 1,
+            (Err(_), _) if lost => tally.lost += 1,
+            (Err(_), _) => tally.failed += 1,
+        }
+        if before_end {
+            // Where a run polls less often than the first one, its fault is not met by the next call.
+            sim.set_fault("");
+            self.assert_usable_unless_lost(&gpu, lost, &fault);
+        }
+        gpu.shutdown();
+        // What was on a lost device is gone with it, and what refuses to be given back stays.
+        let is_lost = matches!(kind, "lost" | "late") || lost;
+        let gives_back = ["Free", "Destroy", "Release"]
+            .iter()
+            .any(|word| function.contains(word));
+        if is_lost || gives_back {
+            sim.reset();
+            return;
+        }
+        assert_eq!(sim.leaks(), Vec::<String>::new(), "{fault} leaks");
+        assert_eq!(sim.complaints(), Vec::<String>::new(), "{fault}");
+    }
+
+    fn assert_right(&self, done: &Family, fault: &str) {
+        if done.c.bytes != self.right {
+            // Rightly so where memory was short and the tiles became smaller.
+            let check = std::panic::AssertUnwindSafe(|| self.family.check(&done.c));
+            let right = std::panic::catch_unwind(check).is_ok();
+            assert!(right, "{fault}: a wrong result");
+        }
+    }
+
+    fn assert_usable_unless_lost(&self, gpu: &Gpu, lost: bool, fault: &str) {
+        let start = Instant::now();
+        let mut again = self.family.clone();
+        let result = again.run(gpu);
+        match result {
+            Ok(_) if !lost => self.assert_right(&again, fault),
+            // A device that was lost behind a call's back is found lost by the next one.
+            Err(Failure::Lost(_)) if lost || fault.ends_with("lost") || fault.ends_with("late") => {
+                assert!(start.elapsed() < Duration::from_secs(30));
+            }
+            other => panic!("{fault}: then {other:?}"),
+        }
+    }
+}
+
+/// Functions whose work is queued: only these can lose the device later.
+fn queues(function: &str) -> bool {
+    let queues = function.starts_with("cuMemcpy") || function.ends_with("_64");
+    queues || matches!(function, "cuEventRecord" | "cuStreamWaitEvent")
+}
+
+fn every_call_fails(kind: &str) {
+    let (_guard, sim) = alone();
+    let mut tally = Tally::default();
+    let started = Instant::now();
+    for (number, op) in FAMILIES.into_iter().enumerate() {
+        for in_core in [true, false] {
+            let case = Case::new(&sim, number, op, in_core);
+            for (function, &(_, count)) in &case.calls {
+                if kind == "late" && !queues(function) {
+                    continue;
+                }
+                let polls = function == "cuEventQuery";
+                let count = if polls { count.min(POLLS_MAX) } else { count };
+                for nth in 1..=count {
+                    case.inject(&sim, function, nth, kind, &mut tally);
+                }
+            }
+        }
+    }
+    sim.reset();
+    testing::set_tile(None);
+    println!(
+        "{kind}: {tally:?} in {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+    assert!(tally.right + tally.failed + tally.lost > 0);
+    let ended = if matches!(kind, "lost" | "late") {
+        tally.lost
+    } else {
+        tally.failed
+    };
+    assert!(
+        ended > tally.injections / 4,
+        "few faults were met: {tally:?}"
+    );
+}
+
+#[test]
+fn refused() {
+    every_call_fails("invalid");
+}
+
+#[test]
+fn out_of_memory() {
+    every_call_fails("oom");
+}
+
+#[test]
+fn a_code_that_nobody_knows() {
+    every_call_fails("unknown");
+}
+
+#[test]
+fn lost_at_once() {
+    every_call_fails("lost");
+}
+
+#[test]
+fn lost_when_the_work_runs() {
+    every_call_fails("late");
+}
