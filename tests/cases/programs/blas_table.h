@@ -125,12 +125,10 @@ static inline void cblas_name(char *out, const struct call *c)
     sprintf(out, "cblas_%c%s", c->type, c->r->name);
 }
 
-/* Calls the Fortran symbol. Returns 0 if the library has none. */
-static inline int call_fortran(struct call *c)
+/* Calls the Fortran routine at an address. Returns 0 if there is none. */
+static inline int call_fortran_at(void *routine, struct call *c)
 {
-    char name[40];
-    fortran_name(name, c);
-    any_fortran f = (any_fortran)find_symbol(name);
+    any_fortran f = (any_fortran)routine;
     if (!f) return 0;
     void *a[20] = {0};
     float single[MAX_ARGS][2];
@@ -155,6 +153,14 @@ static inline int call_fortran(struct call *c)
     return 1;
 }
 
+/* Calls the Fortran symbol. Returns 0 if the library has none. */
+static inline int call_fortran(struct call *c)
+{
+    char name[40];
+    fortran_name(name, c);
+    return call_fortran_at(find_symbol(name), c);
+}
+
 /* The enum's value of a letter; an unknown letter gives an illegal value. */
 static inline long cblas_enum(char letter, char value)
 {
@@ -167,12 +173,10 @@ static inline long cblas_enum(char letter, char value)
     }
 }
 
-/* Calls the CBLAS symbol with the given order (101 row-major, 102 column-major, others illegal). */
-static inline int call_cblas(struct call *c, long order)
+/* Calls the CBLAS routine at an address with the given order (101 row-major, 102 column-major, others
+ * illegal). Returns 0 if there is none. */
+static inline int call_cblas_at(void *f, struct call *c, long order)
 {
-    char name[40];
-    cblas_name(name, c);
-    void *f = find_symbol(name);
     if (!f) return 0;
     long w[18] = {order};
     double real[2] = {0, 0};
@@ -202,6 +206,14 @@ static inline int call_cblas(struct call *c, long order)
         ((any_cblas_f64)f)(real[0], real[1], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8],
                            w[9], w[10], w[11], w[12], w[13], w[14], w[15]);
     return 1;
+}
+
+/* Calls the CBLAS symbol. Returns 0 if the library has none. */
+static inline int call_cblas(struct call *c, long order)
+{
+    char name[40];
+    cblas_name(name, c);
+    return call_cblas_at(find_symbol(name), c, order);
 }
 
 /* What a call needs of memory: rows and columns of each matrix, elements of each vector. */

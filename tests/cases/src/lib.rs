@@ -21,6 +21,9 @@ pub const BASELINE_VARIABLE: &str = "GPU_OFFLOAD_TEST_BASELINE";
 /// A folder with the simulated CUDA libraries.
 pub const SIM_VARIABLE: &str = "GPU_OFFLOAD_TEST_SIM";
 
+/// Set where everything is to run, instead of the subset that fits into CI.
+pub const FULL_VARIABLE: &str = "GPU_OFFLOAD_TEST_FULL";
+
 /// A program that is still running after this time hangs. The slowest case (a thousand loads of the
 /// library) takes 20 s on two loaded cores.
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -68,6 +71,16 @@ pub fn simulated_cuda() -> PathBuf {
         SIM_VARIABLE,
         "the folder described in tests/sim-cuda/README.md",
     )
+}
+
+/// The same archive without us, as the library that results are compared with.
+pub fn reference() -> PathBuf {
+    baseline().join("libblas.so.3")
+}
+
+/// True where everything is to run (`cargo xtask conformance --suite cases --full`).
+pub fn full() -> bool {
+    std::env::var_os(FULL_VARIABLE).is_some()
 }
 
 /// What a line of the engine's JSON log holds when the call ran on the GPU.
@@ -228,7 +241,14 @@ impl Program {
     }
 
     /// Sends every routed call to the simulated CUDA, whatever its size, and logs to `log`.
-    pub fn on_simulated_cuda(mut self, log: &Path) -> Self {
+    pub fn on_simulated_cuda(self, log: &Path) -> Self {
+        self.forced_to_simulated_cuda()
+            .env("GPU_OFFLOAD_LOG", "decisions")
+            .env("GPU_OFFLOAD_LOG_FILE", log)
+    }
+
+    /// As [`Program::on_simulated_cuda`], without a log: a call that ends on the CPU is then a jump.
+    pub fn forced_to_simulated_cuda(mut self) -> Self {
         let mut path = OsString::from(simulated_cuda());
         if let Some((_, Some(before))) = self
             .command
@@ -241,8 +261,6 @@ impl Program {
         self.command.env("LD_LIBRARY_PATH", path);
         self.env("GPU_OFFLOAD", "force")
             .env("GPU_OFFLOAD_THRESHOLD", "0")
-            .env("GPU_OFFLOAD_LOG", "decisions")
-            .env("GPU_OFFLOAD_LOG_FILE", log)
     }
 
     /// The command, for what the other functions do not offer.
