@@ -16,6 +16,7 @@ mod languages;
 mod lapack;
 mod mixes;
 mod pytest;
+mod random;
 mod report;
 mod scalapack;
 mod tally;
@@ -75,6 +76,8 @@ pub enum Suite {
     Cases,
     /// One library of ours with a foreign one
     Mixes,
+    /// Random level-3 calls, each checked against its definition
+    Random,
 }
 
 /// Where calls go.
@@ -198,6 +201,7 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Scalapack => scalapack::run(setting, &Guests::new()?, findings),
         Suite::Cases => cases::run(setting, findings),
         Suite::Mixes => mixes::run(setting, findings),
+        Suite::Random => random::run(setting, findings),
     }
 }
 

@@ -132,11 +132,20 @@ pub fn run(args: &Args) -> Result<()> {
     run.step("netlib BLAS, CPU", || {
         suite(Suite::Blas, Route::Cpu, Device::None)
     });
-    run.step("netlib BLAS, every gemm to the simulated GPU", || {
+    run.step("netlib BLAS, level 3 to the simulated GPU", || {
         suite(Suite::Blas, Route::Force, Device::Sim)
     });
-    run.step("netlib BLAS, every gemm to the real GPU", || {
+    run.step("netlib BLAS, level 3 to the real GPU", || {
         suite(Suite::Blas, Route::Force, Device::Real)
+    });
+    run.step("random level-3 calls, CPU", || {
+        suite(Suite::Random, Route::Cpu, Device::None)
+    });
+    run.step("random level-3 calls to the simulated GPU", || {
+        suite(Suite::Random, Route::Force, Device::Sim)
+    });
+    run.step("random level-3 calls to the real GPU", || {
+        suite(Suite::Random, Route::Force, Device::Real)
     });
     if !args.quick {
         run.step("netlib LAPACK, CPU", || {
