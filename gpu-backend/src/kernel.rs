@@ -11,6 +11,7 @@
 use crate::error::CudaError;
 use crate::plan::program::{Kernel, Place};
 use crate::result::{BlasHandle, Cuda, DeviceAddress, Stream};
+use crate::staging::with_signals_blocked;
 use crate::sys;
 use call::{Diag, Precision, Scalar, Side, Trans, Uplo};
 use core::ffi::{c_int, c_void};
@@ -124,9 +125,8 @@ impl Cuda {
     pub fn blas_handle(&self, stream: Stream) -> Result<BlasHandle, CudaError> {
         let mut raw: sys::cublasHandle_t = ptr::null_mut();
         // SAFETY: writes one handle, for the current context.
-        self.blas("cublasCreate_v2", unsafe {
-            (self.blas.cublasCreate_v2)(&raw mut raw)
-        })?;
+        let code = with_signals_blocked(|| unsafe { (self.blas.cublasCreate_v2)(&raw mut raw) });
+        self.blas("cublasCreate_v2", code)?;
         let handle = BlasHandle(raw);
         let set = || -> Result<(), CudaError> {
             let host = sys::cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST;

@@ -4,6 +4,7 @@
 //! a function that takes one is safe as long as nothing is destroyed early, and destroying is `unsafe`.
 
 use crate::error::{CudaError, Origin};
+use crate::staging::with_signals_blocked;
 use crate::sys::{self, Blas, Code, Driver, Level3};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr;
@@ -274,12 +275,14 @@ impl Cuda {
         })
     }
 
-    /// A stream that does not wait for the host program's default stream.
+    /// A stream that does not wait for the host program's default stream. The driver may start threads for
+    /// it, and the calling thread may be the host's.
     pub fn stream(&self) -> Result<Stream, CudaError> {
         let mut stream = ptr::null_mut();
         // SAFETY: writes one handle.
-        let code =
-            unsafe { (self.driver.cuStreamCreate)(&raw mut stream, sys::STREAM_NON_BLOCKING) };
+        let code = with_signals_blocked(|| unsafe {
+            (self.driver.cuStreamCreate)(&raw mut stream, sys::STREAM_NON_BLOCKING)
+        });
         self.driver("cuStreamCreate", code)?;
         Ok(Stream(stream))
     }

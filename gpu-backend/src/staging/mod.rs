@@ -12,6 +12,8 @@
 //! the kernel has run. Nothing here knows what is computed.
 
 pub mod job;
+#[cfg(all(test, feature = "model"))]
+mod model;
 mod queue;
 mod worker;
 
@@ -269,17 +271,23 @@ const PIECES_PER_THREAD: usize = 4;
 /// the copying (256 KiB take 25 microseconds at 10 GB/s, one thread's rate).
 const PIECE_MIN_BYTES: usize = 256 << 10;
 
-/// Starts a thread with signals blocked, so that no handler of the host program runs on it. Signals that a
-/// thread causes itself stay: a host that serves faults of its own memory (a collector's write barrier)
-/// must get them from us too, and blocked they would end the process.
+/// Starts a thread with signals blocked, so that no handler of the host program runs on it.
 pub fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
+    with_signals_blocked(|| std::thread::Builder::new().name(name.into()).spawn(body))
+}
+
+/// Runs `body` with signals blocked: threads that it starts, the CUDA libraries' own among them, inherit
+/// that, so there is no moment in which one could take a signal. Signals that a thread causes itself stay:
+/// a host that serves faults of its own memory (a collector's write barrier) must get them from us too, and
+/// blocked they would end the process.
+pub fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut most = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset fills `most`, which the others then change and read; pthread_sigmask fills
-    // `before`. A new thread inherits the mask, so there is no moment in which it could take a signal.
+    // `before`.
     unsafe {
         libc::sigfillset(most.as_mut_ptr());
         for own in [
@@ -293,10 +301,10 @@ pub fn spawn(
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, most.as_ptr(), before.as_mut_ptr());
     }
-    let handle = std::thread::Builder::new().name(name.into()).spawn(body);
+    let result = body();
     // SAFETY: `before` was filled above; this thread gets its own mask back.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
     }
-    handle
+    result
 }
