@@ -2,7 +2,7 @@
 //!
 //! One stub and one description for every routed symbol.
 
-use crate::{SHIM, decode};
+use crate::{SHIM, alpha_zero, conjugated, decode};
 use core::sync::atomic::AtomicU64;
 use door::{Threshold, routed_symbol};
 
@@ -107,484 +107,496 @@ pub(crate) static THRESHOLDS: [Threshold; 40] = [
 
 // OpenBLAS's own routines under their private names; the stubs know the signatures.
 unsafe extern "C" {
-    fn gpu_offload_cpu_sgemm_();
-    fn gpu_offload_cpu_cblas_sgemm();
-    fn gpu_offload_cpu_dgemm_();
-    fn gpu_offload_cpu_cblas_dgemm();
-    fn gpu_offload_cpu_cgemm_();
-    fn gpu_offload_cpu_cblas_cgemm();
-    fn gpu_offload_cpu_zgemm_();
-    fn gpu_offload_cpu_cblas_zgemm();
-    fn gpu_offload_cpu_cgemm3m_();
-    fn gpu_offload_cpu_cblas_cgemm3m();
-    fn gpu_offload_cpu_zgemm3m_();
-    fn gpu_offload_cpu_cblas_zgemm3m();
-    fn gpu_offload_cpu_sgemmtr_();
-    fn gpu_offload_cpu_cblas_sgemmtr();
-    fn gpu_offload_cpu_dgemmtr_();
-    fn gpu_offload_cpu_cblas_dgemmtr();
-    fn gpu_offload_cpu_cgemmtr_();
-    fn gpu_offload_cpu_cblas_cgemmtr();
-    fn gpu_offload_cpu_zgemmtr_();
-    fn gpu_offload_cpu_cblas_zgemmtr();
-    fn gpu_offload_cpu_sgemmt_();
-    fn gpu_offload_cpu_cblas_sgemmt();
-    fn gpu_offload_cpu_dgemmt_();
-    fn gpu_offload_cpu_cblas_dgemmt();
-    fn gpu_offload_cpu_cgemmt_();
-    fn gpu_offload_cpu_cblas_cgemmt();
-    fn gpu_offload_cpu_zgemmt_();
-    fn gpu_offload_cpu_cblas_zgemmt();
-    fn gpu_offload_cpu_ssymm_();
-    fn gpu_offload_cpu_cblas_ssymm();
-    fn gpu_offload_cpu_dsymm_();
-    fn gpu_offload_cpu_cblas_dsymm();
-    fn gpu_offload_cpu_csymm_();
-    fn gpu_offload_cpu_cblas_csymm();
-    fn gpu_offload_cpu_zsymm_();
-    fn gpu_offload_cpu_cblas_zsymm();
-    fn gpu_offload_cpu_chemm_();
-    fn gpu_offload_cpu_cblas_chemm();
-    fn gpu_offload_cpu_zhemm_();
-    fn gpu_offload_cpu_cblas_zhemm();
-    fn gpu_offload_cpu_ssyrk_();
-    fn gpu_offload_cpu_cblas_ssyrk();
-    fn gpu_offload_cpu_dsyrk_();
-    fn gpu_offload_cpu_cblas_dsyrk();
-    fn gpu_offload_cpu_csyrk_();
-    fn gpu_offload_cpu_cblas_csyrk();
-    fn gpu_offload_cpu_zsyrk_();
-    fn gpu_offload_cpu_cblas_zsyrk();
-    fn gpu_offload_cpu_cherk_();
-    fn gpu_offload_cpu_cblas_cherk();
-    fn gpu_offload_cpu_zherk_();
-    fn gpu_offload_cpu_cblas_zherk();
-    fn gpu_offload_cpu_ssyr2k_();
-    fn gpu_offload_cpu_cblas_ssyr2k();
-    fn gpu_offload_cpu_dsyr2k_();
-    fn gpu_offload_cpu_cblas_dsyr2k();
-    fn gpu_offload_cpu_csyr2k_();
-    fn gpu_offload_cpu_cblas_csyr2k();
-    fn gpu_offload_cpu_zsyr2k_();
-    fn gpu_offload_cpu_cblas_zsyr2k();
-    fn gpu_offload_cpu_cher2k_();
-    fn gpu_offload_cpu_cblas_cher2k();
-    fn gpu_offload_cpu_zher2k_();
-    fn gpu_offload_cpu_cblas_zher2k();
-    fn gpu_offload_cpu_strmm_();
-    fn gpu_offload_cpu_cblas_strmm();
-    fn gpu_offload_cpu_dtrmm_();
-    fn gpu_offload_cpu_cblas_dtrmm();
-    fn gpu_offload_cpu_ctrmm_();
-    fn gpu_offload_cpu_cblas_ctrmm();
-    fn gpu_offload_cpu_ztrmm_();
-    fn gpu_offload_cpu_cblas_ztrmm();
-    fn gpu_offload_cpu_strsm_();
-    fn gpu_offload_cpu_cblas_strsm();
-    fn gpu_offload_cpu_dtrsm_();
-    fn gpu_offload_cpu_cblas_dtrsm();
-    fn gpu_offload_cpu_ctrsm_();
-    fn gpu_offload_cpu_cblas_ctrsm();
-    fn gpu_offload_cpu_ztrsm_();
-    fn gpu_offload_cpu_cblas_ztrsm();
+    pub(crate) fn gpu_offload_cpu_sgemm_();
+    pub(crate) fn gpu_offload_cpu_cblas_sgemm();
+    pub(crate) fn gpu_offload_cpu_dgemm_();
+    pub(crate) fn gpu_offload_cpu_cblas_dgemm();
+    pub(crate) fn gpu_offload_cpu_cgemm_();
+    pub(crate) fn gpu_offload_cpu_cblas_cgemm();
+    pub(crate) fn gpu_offload_cpu_zgemm_();
+    pub(crate) fn gpu_offload_cpu_cblas_zgemm();
+    pub(crate) fn gpu_offload_cpu_cgemm3m_();
+    pub(crate) fn gpu_offload_cpu_cblas_cgemm3m();
+    pub(crate) fn gpu_offload_cpu_zgemm3m_();
+    pub(crate) fn gpu_offload_cpu_cblas_zgemm3m();
+    pub(crate) fn gpu_offload_cpu_sgemmtr_();
+    pub(crate) fn gpu_offload_cpu_cblas_sgemmtr();
+    pub(crate) fn gpu_offload_cpu_dgemmtr_();
+    pub(crate) fn gpu_offload_cpu_cblas_dgemmtr();
+    pub(crate) fn gpu_offload_cpu_cgemmtr_();
+    pub(crate) fn gpu_offload_cpu_cblas_cgemmtr();
+    pub(crate) fn gpu_offload_cpu_zgemmtr_();
+    pub(crate) fn gpu_offload_cpu_cblas_zgemmtr();
+    pub(crate) fn gpu_offload_cpu_sgemmt_();
+    pub(crate) fn gpu_offload_cpu_cblas_sgemmt();
+    pub(crate) fn gpu_offload_cpu_dgemmt_();
+    pub(crate) fn gpu_offload_cpu_cblas_dgemmt();
+    pub(crate) fn gpu_offload_cpu_cgemmt_();
+    pub(crate) fn gpu_offload_cpu_cblas_cgemmt();
+    pub(crate) fn gpu_offload_cpu_zgemmt_();
+    pub(crate) fn gpu_offload_cpu_cblas_zgemmt();
+    pub(crate) fn gpu_offload_cpu_ssymm_();
+    pub(crate) fn gpu_offload_cpu_cblas_ssymm();
+    pub(crate) fn gpu_offload_cpu_dsymm_();
+    pub(crate) fn gpu_offload_cpu_cblas_dsymm();
+    pub(crate) fn gpu_offload_cpu_csymm_();
+    pub(crate) fn gpu_offload_cpu_cblas_csymm();
+    pub(crate) fn gpu_offload_cpu_zsymm_();
+    pub(crate) fn gpu_offload_cpu_cblas_zsymm();
+    pub(crate) fn gpu_offload_cpu_chemm_();
+    pub(crate) fn gpu_offload_cpu_cblas_chemm();
+    pub(crate) fn gpu_offload_cpu_zhemm_();
+    pub(crate) fn gpu_offload_cpu_cblas_zhemm();
+    pub(crate) fn gpu_offload_cpu_ssyrk_();
+    pub(crate) fn gpu_offload_cpu_cblas_ssyrk();
+    pub(crate) fn gpu_offload_cpu_dsyrk_();
+    pub(crate) fn gpu_offload_cpu_cblas_dsyrk();
+    pub(crate) fn gpu_offload_cpu_csyrk_();
+    pub(crate) fn gpu_offload_cpu_cblas_csyrk();
+    pub(crate) fn gpu_offload_cpu_zsyrk_();
+    pub(crate) fn gpu_offload_cpu_cblas_zsyrk();
+    pub(crate) fn gpu_offload_cpu_cherk_();
+    pub(crate) fn gpu_offload_cpu_cblas_cherk();
+    pub(crate) fn gpu_offload_cpu_zherk_();
+    pub(crate) fn gpu_offload_cpu_cblas_zherk();
+    pub(crate) fn gpu_offload_cpu_ssyr2k_();
+    pub(crate) fn gpu_offload_cpu_cblas_ssyr2k();
+    pub(crate) fn gpu_offload_cpu_dsyr2k_();
+    pub(crate) fn gpu_offload_cpu_cblas_dsyr2k();
+    pub(crate) fn gpu_offload_cpu_csyr2k_();
+    pub(crate) fn gpu_offload_cpu_cblas_csyr2k();
+    pub(crate) fn gpu_offload_cpu_zsyr2k_();
+    pub(crate) fn gpu_offload_cpu_cblas_zsyr2k();
+    pub(crate) fn gpu_offload_cpu_cher2k_();
+    pub(crate) fn gpu_offload_cpu_cblas_cher2k();
+    pub(crate) fn gpu_offload_cpu_zher2k_();
+    pub(crate) fn gpu_offload_cpu_cblas_zher2k();
+    pub(crate) fn gpu_offload_cpu_strmm_();
+    pub(crate) fn gpu_offload_cpu_cblas_strmm();
+    pub(crate) fn gpu_offload_cpu_dtrmm_();
+    pub(crate) fn gpu_offload_cpu_cblas_dtrmm();
+    pub(crate) fn gpu_offload_cpu_ctrmm_();
+    pub(crate) fn gpu_offload_cpu_cblas_ctrmm();
+    pub(crate) fn gpu_offload_cpu_ztrmm_();
+    pub(crate) fn gpu_offload_cpu_cblas_ztrmm();
+    pub(crate) fn gpu_offload_cpu_strsm_();
+    pub(crate) fn gpu_offload_cpu_cblas_strsm();
+    pub(crate) fn gpu_offload_cpu_dtrsm_();
+    pub(crate) fn gpu_offload_cpu_cblas_dtrsm();
+    pub(crate) fn gpu_offload_cpu_ctrsm_();
+    pub(crate) fn gpu_offload_cpu_cblas_ctrsm();
+    pub(crate) fn gpu_offload_cpu_ztrsm_();
+    pub(crate) fn gpu_offload_cpu_cblas_ztrsm();
 }
 
 routed_symbol!(
-    sgemm_ => gpu_offload_cpu_sgemm_, SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, decode::fortran),
-    SGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+    sgemm_ => gpu_offload_cpu_sgemm_, SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, decode::fortran, Some(alpha_zero::fortran)),
+    SGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
+    heavy_if ["mov r10d, [r9]", "add r10d, r10d", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_sgemm => gpu_offload_cpu_cblas_sgemm, CBLAS_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 6, decode::cblas),
-    SGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
+    cblas_sgemm => gpu_offload_cpu_cblas_sgemm, CBLAS_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 6, decode::cblas, Some(alpha_zero::cblas)),
+    SGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"],
+    heavy_if ["movd r10d, xmm0", "add r10d, r10d", "jz 2f"]
 );
 
 routed_symbol!(
-    dgemm_ => gpu_offload_cpu_dgemm_, DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 9, decode::fortran),
-    DGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+    dgemm_ => gpu_offload_cpu_dgemm_, DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 9, decode::fortran, Some(alpha_zero::fortran)),
+    DGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
+    heavy_if ["mov r10, [r9]", "add r10, r10", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_dgemm => gpu_offload_cpu_cblas_dgemm, CBLAS_DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 6, decode::cblas),
-    DGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
+    cblas_dgemm => gpu_offload_cpu_cblas_dgemm, CBLAS_DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 6, decode::cblas, Some(alpha_zero::cblas)),
+    DGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"],
+    heavy_if ["movq r10, xmm0", "add r10, r10", "jz 2f"]
 );
 
 routed_symbol!(
-    cgemm_ => gpu_offload_cpu_cgemm_, CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 9, decode::fortran),
+    cgemm_ => gpu_offload_cpu_cgemm_, CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 9, decode::fortran, None),
     CGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_cgemm => gpu_offload_cpu_cblas_cgemm, CBLAS_CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 8, decode::cblas),
+    cblas_cgemm => gpu_offload_cpu_cblas_cgemm, CBLAS_CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 8, decode::cblas, None),
     CGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    zgemm_ => gpu_offload_cpu_zgemm_, ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 9, decode::fortran),
+    zgemm_ => gpu_offload_cpu_zgemm_, ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 9, decode::fortran, None),
     ZGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_zgemm => gpu_offload_cpu_cblas_zgemm, CBLAS_ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 8, decode::cblas),
+    cblas_zgemm => gpu_offload_cpu_cblas_zgemm, CBLAS_ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 8, decode::cblas, None),
     ZGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    cgemm3m_ => gpu_offload_cpu_cgemm3m_, CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 9, decode::fortran),
+    cgemm3m_ => gpu_offload_cpu_cgemm3m_, CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 9, decode::fortran, None),
     CGEMM3M_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_cgemm3m => gpu_offload_cpu_cblas_cgemm3m, CBLAS_CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 8, decode::cblas),
+    cblas_cgemm3m => gpu_offload_cpu_cblas_cgemm3m, CBLAS_CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 8, decode::cblas, None),
     CGEMM3M_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    zgemm3m_ => gpu_offload_cpu_zgemm3m_, ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 9, decode::fortran),
+    zgemm3m_ => gpu_offload_cpu_zgemm3m_, ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 9, decode::fortran, None),
     ZGEMM3M_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_zgemm3m => gpu_offload_cpu_cblas_zgemm3m, CBLAS_ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 8, decode::cblas),
+    cblas_zgemm3m => gpu_offload_cpu_cblas_zgemm3m, CBLAS_ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 8, decode::cblas, None),
     ZGEMM3M_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    sgemmtr_ => gpu_offload_cpu_sgemmtr_, SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 10, decode::fortran),
+    sgemmtr_ => gpu_offload_cpu_sgemmtr_, SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 10, decode::fortran, None),
     SGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_sgemmtr => gpu_offload_cpu_cblas_sgemmtr, CBLAS_SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 6, decode::cblas),
+    cblas_sgemmtr => gpu_offload_cpu_cblas_sgemmtr, CBLAS_SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 6, decode::cblas, None),
     SGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    dgemmtr_ => gpu_offload_cpu_dgemmtr_, DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 10, decode::fortran),
+    dgemmtr_ => gpu_offload_cpu_dgemmtr_, DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 10, decode::fortran, None),
     DGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_dgemmtr => gpu_offload_cpu_cblas_dgemmtr, CBLAS_DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 6, decode::cblas),
+    cblas_dgemmtr => gpu_offload_cpu_cblas_dgemmtr, CBLAS_DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 6, decode::cblas, None),
     DGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    cgemmtr_ => gpu_offload_cpu_cgemmtr_, CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 10, decode::fortran),
-    CGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+    cgemmtr_ => gpu_offload_cpu_cgemmtr_, CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 10, decode::fortran, Some(conjugated::fortran)),
+    CGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
+    heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_cgemmtr => gpu_offload_cpu_cblas_cgemmtr, CBLAS_CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 8, decode::cblas),
-    CGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
+    cblas_cgemmtr => gpu_offload_cpu_cblas_cgemmtr, CBLAS_CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 8, decode::cblas, Some(conjugated::cblas)),
+    CGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
+    heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    zgemmtr_ => gpu_offload_cpu_zgemmtr_, ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 10, decode::fortran),
-    ZGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+    zgemmtr_ => gpu_offload_cpu_zgemmtr_, ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 10, decode::fortran, Some(conjugated::fortran)),
+    ZGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
+    heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_zgemmtr => gpu_offload_cpu_cblas_zgemmtr, CBLAS_ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 8, decode::cblas),
-    ZGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
+    cblas_zgemmtr => gpu_offload_cpu_cblas_zgemmtr, CBLAS_ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 8, decode::cblas, Some(conjugated::cblas)),
+    ZGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
+    heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    sgemmt_ => gpu_offload_cpu_sgemmt_, SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 10, decode::fortran),
+    sgemmt_ => gpu_offload_cpu_sgemmt_, SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 10, decode::fortran, None),
     SGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_sgemmt => gpu_offload_cpu_cblas_sgemmt, CBLAS_SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 6, decode::cblas),
+    cblas_sgemmt => gpu_offload_cpu_cblas_sgemmt, CBLAS_SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 6, decode::cblas, None),
     SGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    dgemmt_ => gpu_offload_cpu_dgemmt_, DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 10, decode::fortran),
+    dgemmt_ => gpu_offload_cpu_dgemmt_, DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 10, decode::fortran, None),
     DGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_dgemmt => gpu_offload_cpu_cblas_dgemmt, CBLAS_DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 6, decode::cblas),
+    cblas_dgemmt => gpu_offload_cpu_cblas_dgemmt, CBLAS_DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 6, decode::cblas, None),
     DGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    cgemmt_ => gpu_offload_cpu_cgemmt_, CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 10, decode::fortran),
-    CGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+    cgemmt_ => gpu_offload_cpu_cgemmt_, CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 10, decode::fortran, Some(conjugated::fortran)),
+    CGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
+    heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_cgemmt => gpu_offload_cpu_cblas_cgemmt, CBLAS_CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 8, decode::cblas),
-    CGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
+    cblas_cgemmt => gpu_offload_cpu_cblas_cgemmt, CBLAS_CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 8, decode::cblas, Some(conjugated::cblas)),
+    CGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
+    heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    zgemmt_ => gpu_offload_cpu_zgemmt_, ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 10, decode::fortran),
-    ZGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+    zgemmt_ => gpu_offload_cpu_zgemmt_, ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 10, decode::fortran, Some(conjugated::fortran)),
+    ZGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
+    heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_zgemmt => gpu_offload_cpu_cblas_zgemmt, CBLAS_ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 8, decode::cblas),
-    ZGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
+    cblas_zgemmt => gpu_offload_cpu_cblas_zgemmt, CBLAS_ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 8, decode::cblas, Some(conjugated::cblas)),
+    ZGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
+    heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    ssymm_ => gpu_offload_cpu_ssymm_, SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 8, decode::fortran),
+    ssymm_ => gpu_offload_cpu_ssymm_, SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 8, decode::fortran, None),
     SSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_ssymm => gpu_offload_cpu_cblas_ssymm, CBLAS_SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 5, decode::cblas),
+    cblas_ssymm => gpu_offload_cpu_cblas_ssymm, CBLAS_SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 5, decode::cblas, None),
     SSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    dsymm_ => gpu_offload_cpu_dsymm_, DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 8, decode::fortran),
+    dsymm_ => gpu_offload_cpu_dsymm_, DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 8, decode::fortran, None),
     DSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_dsymm => gpu_offload_cpu_cblas_dsymm, CBLAS_DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 5, decode::cblas),
+    cblas_dsymm => gpu_offload_cpu_cblas_dsymm, CBLAS_DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 5, decode::cblas, None),
     DSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    csymm_ => gpu_offload_cpu_csymm_, CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 8, decode::fortran),
+    csymm_ => gpu_offload_cpu_csymm_, CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 8, decode::fortran, None),
     CSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_csymm => gpu_offload_cpu_cblas_csymm, CBLAS_CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 7, decode::cblas),
+    cblas_csymm => gpu_offload_cpu_cblas_csymm, CBLAS_CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 7, decode::cblas, None),
     CSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zsymm_ => gpu_offload_cpu_zsymm_, ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 8, decode::fortran),
+    zsymm_ => gpu_offload_cpu_zsymm_, ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 8, decode::fortran, None),
     ZSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zsymm => gpu_offload_cpu_cblas_zsymm, CBLAS_ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 7, decode::cblas),
+    cblas_zsymm => gpu_offload_cpu_cblas_zsymm, CBLAS_ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 7, decode::cblas, None),
     ZSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    chemm_ => gpu_offload_cpu_chemm_, CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 8, decode::fortran),
+    chemm_ => gpu_offload_cpu_chemm_, CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 8, decode::fortran, None),
     CHEMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_chemm => gpu_offload_cpu_cblas_chemm, CBLAS_CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 7, decode::cblas),
+    cblas_chemm => gpu_offload_cpu_cblas_chemm, CBLAS_CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 7, decode::cblas, None),
     CHEMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zhemm_ => gpu_offload_cpu_zhemm_, ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 8, decode::fortran),
+    zhemm_ => gpu_offload_cpu_zhemm_, ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 8, decode::fortran, None),
     ZHEMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zhemm => gpu_offload_cpu_cblas_zhemm, CBLAS_ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 7, decode::cblas),
+    cblas_zhemm => gpu_offload_cpu_cblas_zhemm, CBLAS_ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 7, decode::cblas, None),
     ZHEMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    ssyrk_ => gpu_offload_cpu_ssyrk_, SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 6, decode::fortran),
+    ssyrk_ => gpu_offload_cpu_ssyrk_, SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 6, decode::fortran, None),
     SSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_ssyrk => gpu_offload_cpu_cblas_ssyrk, CBLAS_SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 3, decode::cblas),
+    cblas_ssyrk => gpu_offload_cpu_cblas_ssyrk, CBLAS_SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 3, decode::cblas, None),
     SSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    dsyrk_ => gpu_offload_cpu_dsyrk_, DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 6, decode::fortran),
+    dsyrk_ => gpu_offload_cpu_dsyrk_, DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 6, decode::fortran, None),
     DSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_dsyrk => gpu_offload_cpu_cblas_dsyrk, CBLAS_DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 3, decode::cblas),
+    cblas_dsyrk => gpu_offload_cpu_cblas_dsyrk, CBLAS_DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 3, decode::cblas, None),
     DSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    csyrk_ => gpu_offload_cpu_csyrk_, CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 6, decode::fortran),
+    csyrk_ => gpu_offload_cpu_csyrk_, CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 6, decode::fortran, None),
     CSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_csyrk => gpu_offload_cpu_cblas_csyrk, CBLAS_CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 5, decode::cblas),
+    cblas_csyrk => gpu_offload_cpu_cblas_csyrk, CBLAS_CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 5, decode::cblas, None),
     CSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zsyrk_ => gpu_offload_cpu_zsyrk_, ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 6, decode::fortran),
+    zsyrk_ => gpu_offload_cpu_zsyrk_, ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 6, decode::fortran, None),
     ZSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zsyrk => gpu_offload_cpu_cblas_zsyrk, CBLAS_ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 5, decode::cblas),
+    cblas_zsyrk => gpu_offload_cpu_cblas_zsyrk, CBLAS_ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 5, decode::cblas, None),
     ZSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    cherk_ => gpu_offload_cpu_cherk_, CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 6, decode::fortran),
+    cherk_ => gpu_offload_cpu_cherk_, CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 6, decode::fortran, None),
     CHERK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_cherk => gpu_offload_cpu_cblas_cherk, CBLAS_CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 3, decode::cblas),
+    cblas_cherk => gpu_offload_cpu_cblas_cherk, CBLAS_CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 3, decode::cblas, None),
     CHERK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zherk_ => gpu_offload_cpu_zherk_, ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 6, decode::fortran),
+    zherk_ => gpu_offload_cpu_zherk_, ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 6, decode::fortran, None),
     ZHERK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zherk => gpu_offload_cpu_cblas_zherk, CBLAS_ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 3, decode::cblas),
+    cblas_zherk => gpu_offload_cpu_cblas_zherk, CBLAS_ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 3, decode::cblas, None),
     ZHERK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    ssyr2k_ => gpu_offload_cpu_ssyr2k_, SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 8, decode::fortran),
+    ssyr2k_ => gpu_offload_cpu_ssyr2k_, SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 8, decode::fortran, None),
     SSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_ssyr2k => gpu_offload_cpu_cblas_ssyr2k, CBLAS_SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 5, decode::cblas),
+    cblas_ssyr2k => gpu_offload_cpu_cblas_ssyr2k, CBLAS_SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 5, decode::cblas, None),
     SSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    dsyr2k_ => gpu_offload_cpu_dsyr2k_, DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 8, decode::fortran),
+    dsyr2k_ => gpu_offload_cpu_dsyr2k_, DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 8, decode::fortran, None),
     DSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_dsyr2k => gpu_offload_cpu_cblas_dsyr2k, CBLAS_DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 5, decode::cblas),
+    cblas_dsyr2k => gpu_offload_cpu_cblas_dsyr2k, CBLAS_DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 5, decode::cblas, None),
     DSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    csyr2k_ => gpu_offload_cpu_csyr2k_, CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 8, decode::fortran),
+    csyr2k_ => gpu_offload_cpu_csyr2k_, CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 8, decode::fortran, None),
     CSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_csyr2k => gpu_offload_cpu_cblas_csyr2k, CBLAS_CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 7, decode::cblas),
+    cblas_csyr2k => gpu_offload_cpu_cblas_csyr2k, CBLAS_CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 7, decode::cblas, None),
     CSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zsyr2k_ => gpu_offload_cpu_zsyr2k_, ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 8, decode::fortran),
+    zsyr2k_ => gpu_offload_cpu_zsyr2k_, ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 8, decode::fortran, None),
     ZSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zsyr2k => gpu_offload_cpu_cblas_zsyr2k, CBLAS_ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 7, decode::cblas),
+    cblas_zsyr2k => gpu_offload_cpu_cblas_zsyr2k, CBLAS_ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 7, decode::cblas, None),
     ZSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    cher2k_ => gpu_offload_cpu_cher2k_, CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 8, decode::fortran),
+    cher2k_ => gpu_offload_cpu_cher2k_, CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 8, decode::fortran, None),
     CHER2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_cher2k => gpu_offload_cpu_cblas_cher2k, CBLAS_CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 6, decode::cblas),
+    cblas_cher2k => gpu_offload_cpu_cblas_cher2k, CBLAS_CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 6, decode::cblas, None),
     CHER2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zher2k_ => gpu_offload_cpu_zher2k_, ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 8, decode::fortran),
+    zher2k_ => gpu_offload_cpu_zher2k_, ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 8, decode::fortran, None),
     ZHER2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zher2k => gpu_offload_cpu_cblas_zher2k, CBLAS_ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 6, decode::cblas),
+    cblas_zher2k => gpu_offload_cpu_cblas_zher2k, CBLAS_ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 6, decode::cblas, None),
     ZHER2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    strmm_ => gpu_offload_cpu_strmm_, STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 9, decode::fortran),
+    strmm_ => gpu_offload_cpu_strmm_, STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 9, decode::fortran, None),
     STRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_strmm => gpu_offload_cpu_cblas_strmm, CBLAS_STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 5, decode::cblas),
+    cblas_strmm => gpu_offload_cpu_cblas_strmm, CBLAS_STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 5, decode::cblas, None),
     STRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    dtrmm_ => gpu_offload_cpu_dtrmm_, DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 9, decode::fortran),
+    dtrmm_ => gpu_offload_cpu_dtrmm_, DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 9, decode::fortran, None),
     DTRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_dtrmm => gpu_offload_cpu_cblas_dtrmm, CBLAS_DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 5, decode::cblas),
+    cblas_dtrmm => gpu_offload_cpu_cblas_dtrmm, CBLAS_DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 5, decode::cblas, None),
     DTRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ctrmm_ => gpu_offload_cpu_ctrmm_, CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 9, decode::fortran),
+    ctrmm_ => gpu_offload_cpu_ctrmm_, CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 9, decode::fortran, None),
     CTRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ctrmm => gpu_offload_cpu_cblas_ctrmm, CBLAS_CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 6, decode::cblas),
+    cblas_ctrmm => gpu_offload_cpu_cblas_ctrmm, CBLAS_CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 6, decode::cblas, None),
     CTRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ztrmm_ => gpu_offload_cpu_ztrmm_, ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 9, decode::fortran),
+    ztrmm_ => gpu_offload_cpu_ztrmm_, ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 9, decode::fortran, None),
     ZTRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ztrmm => gpu_offload_cpu_cblas_ztrmm, CBLAS_ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 6, decode::cblas),
+    cblas_ztrmm => gpu_offload_cpu_cblas_ztrmm, CBLAS_ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 6, decode::cblas, None),
     ZTRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    strsm_ => gpu_offload_cpu_strsm_, STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 9, decode::fortran),
+    strsm_ => gpu_offload_cpu_strsm_, STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 9, decode::fortran, None),
     STRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_strsm => gpu_offload_cpu_cblas_strsm, CBLAS_STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 5, decode::cblas),
+    cblas_strsm => gpu_offload_cpu_cblas_strsm, CBLAS_STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 5, decode::cblas, None),
     STRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    dtrsm_ => gpu_offload_cpu_dtrsm_, DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 9, decode::fortran),
+    dtrsm_ => gpu_offload_cpu_dtrsm_, DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 9, decode::fortran, None),
     DTRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_dtrsm => gpu_offload_cpu_cblas_dtrsm, CBLAS_DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 5, decode::cblas),
+    cblas_dtrsm => gpu_offload_cpu_cblas_dtrsm, CBLAS_DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 5, decode::cblas, None),
     DTRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ctrsm_ => gpu_offload_cpu_ctrsm_, CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 9, decode::fortran),
+    ctrsm_ => gpu_offload_cpu_ctrsm_, CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 9, decode::fortran, None),
     CTRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ctrsm => gpu_offload_cpu_cblas_ctrsm, CBLAS_CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 6, decode::cblas),
+    cblas_ctrsm => gpu_offload_cpu_cblas_ctrsm, CBLAS_CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 6, decode::cblas, None),
     CTRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ztrsm_ => gpu_offload_cpu_ztrsm_, ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 9, decode::fortran),
+    ztrsm_ => gpu_offload_cpu_ztrsm_, ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 9, decode::fortran, None),
     ZTRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ztrsm => gpu_offload_cpu_cblas_ztrsm, CBLAS_ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 6, decode::cblas),
+    cblas_ztrsm => gpu_offload_cpu_cblas_ztrsm, CBLAS_ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 6, decode::cblas, None),
     ZTRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );

@@ -3,10 +3,14 @@
 //! Symbols without a GPU path are the archive's own; the routed ones are the generated stubs. This
 //! crate knows nothing of CUDA or policy.
 
+mod alpha_zero;
+mod conjugated;
 mod decode;
 mod exit;
 mod extra;
 mod generated;
+#[cfg(test)]
+mod mock_openblas;
 
 use core::ffi::{c_char, c_int};
 use door::Shim;

@@ -111,6 +111,14 @@ pub(crate) unsafe fn scalar_at(pointer: *const c_void, precision: u8) -> [f64; 2
 }
 
 impl Frame {
+    /// Changes the `index`-th word of the integer class, one of those in registers, for the CPU routine.
+    ///
+    /// # Panics
+    /// If the word is on the stack: it is the caller's.
+    pub fn set_register(&mut self, index: usize, word: u64) {
+        self.ints[index] = word;
+    }
+
     /// The scalar that the `index`-th argument points to.
     ///
     /// # Safety
@@ -122,9 +130,9 @@ impl Frame {
 }
 
 /// What the engine hands back to have the CPU routine run.
-pub(crate) struct CpuContext<'a> {
+pub(crate) struct CpuContext {
     pub entry: &'static Entry,
-    pub frame: &'a Frame,
+    pub frame: *mut Frame,
 }
 
 /// Runs the CPU routine of a [`CpuContext`] with the caller's own arguments.
@@ -133,9 +141,14 @@ pub(crate) struct CpuContext<'a> {
 /// `context` is the pointer that `offer` put into the call, still alive.
 pub(crate) unsafe extern "C" fn run_cpu(context: *const c_void) {
     // SAFETY: the caller vouches for the pointer.
-    let context = unsafe { &*context.cast::<CpuContext<'_>>() };
-    // SAFETY: the frame holds the arguments of a call of exactly this routine.
-    unsafe { call_with_frame(context.entry.cpu, context.frame, context.entry.stack_words) }
+    let context = unsafe { &*context.cast::<CpuContext>() };
+    // SAFETY: the frame holds the arguments of a call of exactly this routine, and nothing else uses it
+    // while the engine waits for this function.
+    unsafe {
+        if !context.entry.mended(&mut *context.frame) {
+            call_with_frame(context.entry.cpu, context.frame, context.entry.stack_words);
+        }
+    }
 }
 
 /// Calls `routine` with the registers and `stack_words` stack words of `frame`.

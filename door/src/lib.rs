@@ -94,6 +94,25 @@ pub struct Entry {
     /// # Safety
     /// The frame holds the arguments of a call of this symbol, and the threshold is that of its routine.
     pub decode: unsafe fn(&Frame, &Threshold) -> Option<(RoutedCall, u64)>,
+    /// For a routine that OpenBLAS gets wrong with some arguments; its stub brings those calls here at any
+    /// size. Called before OpenBLAS: it does the call itself and answers true, or changes the frame, or
+    /// leaves everything as it is (an illegal argument above all).
+    ///
+    /// # Safety
+    /// As for `decode`; the frame is the stub's own.
+    pub mend: Option<unsafe fn(&mut Frame, &Threshold) -> bool>,
+}
+
+impl Entry {
+    /// Whether the call was done here, since OpenBLAS would get it wrong.
+    ///
+    /// # Safety
+    /// The frame holds the arguments of a call of this symbol.
+    unsafe fn mended(&self, frame: &mut Frame) -> bool {
+        self.mend
+            // SAFETY: forwarded.
+            .is_some_and(|mend| unsafe { mend(frame, self.threshold) })
+    }
 }
 
 /// The stub jumps to OpenBLAS with the caller's own registers and stack.
@@ -105,26 +124,35 @@ pub const DONE: u64 = 1;
 ///
 /// # Safety
 /// `frame` is the frame that the stub of `entry` built for a call with valid BLAS arguments.
-pub unsafe extern "C" fn pass(entry: &'static Entry, frame: *const Frame) -> u64 {
-    // SAFETY: the stub's frame is alive until this function returns.
-    let frame = unsafe { &*frame };
+pub unsafe extern "C" fn pass(entry: &'static Entry, frame: *mut Frame) -> u64 {
     let cancel = CancelGuard::new();
-    let outcome = catch_unwind(AssertUnwindSafe(|| offer(entry, frame)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the stub's frame is alive until this function returns, and only this call knows it.
+        unsafe { offer(entry, frame) || entry.mended(&mut *frame) }
+    }));
     drop(cancel);
-    outcome.unwrap_or(JUMP_TO_CPU)
+    if outcome.unwrap_or(false) {
+        DONE
+    } else {
+        JUMP_TO_CPU
+    }
 }
 
-fn offer(entry: &'static Entry, frame: &Frame) -> u64 {
+/// True if the engine did the call.
+///
+/// # Safety
+/// As for [`pass`].
+unsafe fn offer(entry: &'static Entry, frame: *mut Frame) -> bool {
     settings::publish_once(entry.shim);
-    // SAFETY: `pass`'s caller vouches for the frame.
-    let Some((mut call, work)) = (unsafe { (entry.decode)(frame, entry.threshold) }) else {
-        return JUMP_TO_CPU;
+    // SAFETY: the caller vouches for the frame.
+    let Some((mut call, work)) = (unsafe { (entry.decode)(&*frame, entry.threshold) }) else {
+        return false;
     };
     if work <= entry.threshold.word.load(Ordering::Relaxed) {
-        return JUMP_TO_CPU;
+        return false;
     }
     let Some(engine) = library::engine(entry.shim) else {
-        return JUMP_TO_CPU;
+        return false;
     };
     let context = frame::CpuContext { entry, frame };
     call.host = &raw const entry.shim.host;
@@ -133,11 +161,7 @@ fn offer(entry: &'static Entry, frame: &Frame) -> u64 {
     // SAFETY: the table comes from an engine of our ABI version; the call's operands are the
     // caller's, checked by decode; `context` outlives the call.
     let outcome = unsafe { (engine.route)(&raw const call) };
-    if outcome == engine_abi::OUTCOME_DONE {
-        DONE
-    } else {
-        JUMP_TO_CPU
-    }
+    outcome == engine_abi::OUTCOME_DONE
 }
 
 /// Keeps this thread from being cancelled while Rust frames are on its stack: the forced unwind of

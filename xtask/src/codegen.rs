@@ -2,7 +2,7 @@
 //! With `--check` it writes nothing and fails when a committed file differs.
 
 use anyhow::{Context, Result, bail, ensure};
-use routines::{Arg, Family, Gate, Library, Naming, Precision, families, routed};
+use routines::{Arg, Family, Gate, Library, Naming, Op, Precision, families, routed};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -90,13 +90,13 @@ fn entries(library: Library) -> Result<String> {
         let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
         for spelling in spellings.into_iter().flatten() {
             let symbol = Symbol::new(f, *precision, routine, spelling);
-            writeln!(externs, "fn {}();", symbol.cpu())?;
+            writeln!(externs, "pub(crate) fn {}();", symbol.cpu())?;
             writeln!(symbols, "{}", symbol.stub(index, &word)?)?;
         }
     }
     Ok(format!(
         "//! {HEADER}\n//!\n//! One stub and one description for every routed symbol.\n\n\
-         use crate::{{SHIM, decode}};\nuse core::sync::atomic::AtomicU64;\n\
+         use crate::{{SHIM, alpha_zero, conjugated, decode}};\nuse core::sync::atomic::AtomicU64;\n\
          use door::{{Threshold, routed_symbol}};\n\n{words}\n\
          const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
          Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
@@ -117,6 +117,7 @@ struct Placed {
 /// A routed symbol with the places of its arguments.
 struct Symbol<'a> {
     family: &'a Family,
+    precision: Precision,
     name: String,
     placed: Vec<Placed>,
     spelling: Spelling,
@@ -135,6 +136,7 @@ impl<'a> Symbol<'a> {
         };
         Self {
             family,
+            precision,
             name: match spelling {
                 Spelling::Fortran => format!("{routine}_"),
                 Spelling::Cblas => format!("cblas_{routine}"),
@@ -177,14 +179,63 @@ impl<'a> Symbol<'a> {
             Spelling::Fortran => "fortran",
             Spelling::Cblas => "cblas",
         };
+        let (mend, heavy_if) = match self.wrong_in_openblas() {
+            Some((module, tests)) => {
+                let tests: Vec<String> = tests.iter().map(|t| format!("\"{t}\"")).collect();
+                (
+                    format!("Some({module}::{reader})"),
+                    format!(",\n    heavy_if [{}]", tests.join(", ")),
+                )
+            }
+            None => ("None".to_owned(), String::new()),
+        };
         Ok(format!(
-            "routed_symbol!(\n    {} => {}, {}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, decode::{reader}),\n    \
-             {word}, {kind} [{loads}]\n);\n",
+            "routed_symbol!(\n    {} => {}, {}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, decode::{reader}, {mend}),\n    \
+             {word}, {kind} [{loads}]{heavy_if}\n);\n",
             self.name,
             self.cpu(),
             self.name.trim_end_matches('_').to_uppercase(),
             self.stack_words()
         ))
+    }
+
+    /// For a routine that OpenBLAS 0.3.29 gets wrong with some arguments: blas-shim's module that says why
+    /// and puts it right, and the instructions that find those calls.
+    fn wrong_in_openblas(&self) -> Option<(&'static str, &'static [&'static str])> {
+        let fortran = self.spelling == Spelling::Fortran;
+        let (module, tests): (_, &[&str]) = match (self.family.op, self.precision) {
+            // alpha is zero, of either sign.
+            (Op::Gemm, Precision::S) if fortran => {
+                ("alpha_zero", &["mov r10d, [r9]", "add r10d, r10d", "jz 2f"])
+            }
+            (Op::Gemm, Precision::D) if fortran => {
+                ("alpha_zero", &["mov r10, [r9]", "add r10, r10", "jz 2f"])
+            }
+            (Op::Gemm, Precision::S) => (
+                "alpha_zero",
+                &["movd r10d, xmm0", "add r10d, r10d", "jz 2f"],
+            ),
+            (Op::Gemm, Precision::D) => {
+                ("alpha_zero", &["movq r10, xmm0", "add r10, r10", "jz 2f"])
+            }
+            // transb is C or R, in either case: of N, T, C and R these lack the bit of value 4.
+            (Op::Gemmtr | Op::Gemmt, Precision::C | Precision::Z) if fortran => {
+                ("conjugated", &["test byte ptr [rdx], 4", "jz 2f"])
+            }
+            // CblasConjTrans (113) or CblasConjNoTrans (114) of B, or of A where the layout is row-major (101).
+            (Op::Gemmtr | Op::Gemmt, Precision::C | Precision::Z) => (
+                "conjugated",
+                &[
+                    "mov r10d, ecx",
+                    "cmp edi, 101",
+                    "cmove r10d, edx",
+                    "cmp r10d, 113",
+                    "jae 2f",
+                ],
+            ),
+            _ => return None,
+        };
+        Some((module, tests))
     }
 
     /// The instruction that loads one size.

@@ -1,7 +1,7 @@
 //! Illegal arguments, empty operands, special values (cases F7, F11, F12, E11), on the CPU route and, for
 //! the routines that have a GPU path, with every routed call sent to the simulated CUDA.
 
-use cases::exceptions::{ILLEGAL_LAPACK, SEMANTICS, judge};
+use cases::exceptions::{ILLEGAL_LAPACK, judge, same_bits};
 use cases::{Program, baseline, compile, compile_with, ours, scratch};
 
 #[test]
@@ -103,47 +103,50 @@ fn without_an_own_xerbla_the_message_appears_once_and_the_process_lives() {
     }
 }
 
-fn semantics(spelling: &str) {
+fn semantics(spelling: &str, least_lines: usize) {
     let dir = scratch!(&format!("semantics-{spelling}"));
     let exe = compile_with(&dir, "semantics.c", &ours(), &["-rdynamic"]);
     let got = Program::new(&exe, &ours()).arg(spelling).run();
     assert!(got.status.is_some(), "semantics.c hangs");
-    judge(&got.stdout, SEMANTICS);
+    judge(&got.stdout, &[]);
     assert!(
-        got.stdout.lines().count() > 4000,
+        got.stdout.lines().count() > least_lines,
         "too few calls were made:\n{}",
         got.stderr
     );
     let stock = Program::new(&exe, &baseline()).arg(spelling).run();
-    assert_eq!(
-        got.stdout, stock.stdout,
-        "memory differs from the archive's"
-    );
+    let row_major = spelling == "rowmajor";
+    same_bits(&got.stdout, &stock.stdout, row_major);
     assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
 }
 
 #[test]
 fn fortran_routines_keep_their_promises_about_memory_and_special_values() {
-    semantics("fortran");
+    semantics("fortran", 4000);
 }
 
 #[test]
 fn cblas_routines_keep_their_promises_about_memory_and_special_values() {
-    semantics("cblas");
+    semantics("cblas", 4000);
 }
 
 #[test]
 fn row_major_routines_keep_their_promises_about_memory_and_special_values() {
-    let dir = scratch!("semantics-rowmajor");
-    let exe = compile_with(&dir, "semantics.c", &ours(), &["-rdynamic"]);
-    let got = Program::new(&exe, &ours()).arg("rowmajor").run();
-    judge(&got.stdout, SEMANTICS);
-    let stock = Program::new(&exe, &baseline()).arg("rowmajor").run();
-    assert_eq!(
-        got.stdout, stock.stdout,
-        "memory differs from the archive's"
-    );
-    assert!(got.stdout.lines().count() > 2000, "too few calls were made");
+    semantics("rowmajor", 2000);
+}
+
+/// Every level-3 routine with alpha = 0 and operands that cannot be read, on the CPU route.
+#[test]
+fn alpha_zero_reads_no_operand() {
+    let dir = scratch!("alpha-zero");
+    let exe = compile_with(&dir, "alpha_zero.c", &ours(), &["-rdynamic"]);
+    for spelling in ["fortran", "cblas", "rowmajor"] {
+        let got = Program::new(&exe, &ours()).arg(spelling).run();
+        judge(&got.stdout, &[]);
+        // 184 combinations of a routine, a precision and its transposes, each in 101 sizes.
+        assert!(got.stdout.ends_with("18584 calls\n"), "{}", got.stdout);
+        got.expect_silent_success(spelling);
+    }
 }
 
 /// Every routed routine in every spelling with every flag, computed by an engine that knows nothing but
@@ -170,12 +173,16 @@ fn what_is_decoded_is_what_was_meant() {
             .run();
         let exe = compile_with(&dir, program, &ours(), &["-rdynamic"]);
         let stock = Program::new(&exe, &baseline()).arg(spelling).run();
+        let plain = Program::new(&exe, &ours()).arg(spelling).run();
         assert!(
             got.stderr.is_empty(),
             "{program} {spelling}: {}",
             got.stderr
         );
-        assert_eq!(got.stdout, stock.stdout, "{program} {spelling} differs");
+        let row_major = spelling == "rowmajor";
+        same_bits(&got.stdout, &stock.stdout, row_major);
+        // What the archive gets wrong is compared with the same library without the engine.
+        assert!(got.stdout == plain.stdout, "{program} {spelling} differs");
         let counted = std::fs::read_to_string(&counts).unwrap_or_default();
         let _ = std::fs::remove_file(&counts);
         counted

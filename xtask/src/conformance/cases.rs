@@ -4,13 +4,13 @@ use super::report::Findings;
 use super::{Setting, Tally, baseline, simulated_cuda};
 use crate::tests_of_cargo;
 use anyhow::Result;
-use cases::exceptions::{ILLEGAL_LAPACK, SEMANTICS};
+use cases::exceptions::ILLEGAL_LAPACK;
 use cases::{BASELINE_VARIABLE, FULL_VARIABLE, PREFIX_VARIABLE, SIM_VARIABLE};
 
 /// Runs the package's tests.
 pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     // A case fails when one of these is not needed any more.
-    for exception in SEMANTICS.iter().chain(ILLEGAL_LAPACK) {
+    for exception in ILLEGAL_LAPACK {
         findings.exception(&exception.words.join(": "), exception.reason);
     }
     let mut variables = vec![
