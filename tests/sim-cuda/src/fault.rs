@@ -76,34 +76,47 @@ const IGNORABLE: [&str; 6] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignore {
     function: &'static str,
+    /// The number of the event, if only its calls are counted.
+    event: Option<u64>,
     /// Which call, from 1; every one if there is none.
     nth: Option<u64>,
 }
 
 impl Ignore {
-    pub fn matches(&self, function: &str, nth: u64) -> bool {
-        self.function == function && self.nth.is_none_or(|wanted| wanted == nth)
+    /// `event` is the number of the event whose calls were counted to `nth`; `None` for all calls.
+    pub fn matches(&self, function: &str, event: Option<u64>, nth: u64) -> bool {
+        self.function == function
+            && self.event == event
+            && self.nth.is_none_or(|wanted| wanted == nth)
     }
 }
 
-/// `function:n` or `function:every`, separated by commas.
+/// `function:n`, `function:every`, `function@event:n` or `function@event:every`, separated by commas.
 pub fn parse_ignore(text: &str) -> Result<Vec<Ignore>, String> {
     let one = |item: &str| {
         let wrong = || {
             let functions = IGNORABLE.join(", ");
             format!(
-                "sim-cuda: bad item '{item}' to ignore (accepted: function:n and function:every with \
-                 {functions})"
+                "sim-cuda: bad item '{item}' to ignore (accepted: function:n, function:every and \
+                 function@event:n with {functions})"
             )
         };
         let (name, nth) = item.split_once(':').ok_or_else(wrong)?;
+        let (name, event) = match name.split_once('@') {
+            Some((name, event)) => (name, Some(event.parse().map_err(|_| wrong())?)),
+            None => (name, None),
+        };
         let function = IGNORABLE.into_iter().find(|&function| function == name);
         let nth = match nth {
             "every" => None,
             nth => Some(nth.parse().map_err(|_| wrong())?),
         };
         let function = function.ok_or_else(wrong)?;
-        Ok(Ignore { function, nth })
+        Ok(Ignore {
+            function,
+            event,
+            nth,
+        })
     };
     let items = text.split(',').map(str::trim);
     items.filter(|item| !item.is_empty()).map(one).collect()
@@ -115,16 +128,23 @@ mod tests {
 
     #[test]
     fn what_is_ignored_is_named_exactly() {
-        let list = parse_ignore("cuStreamWaitEvent:3, cuEventQuery:every").expect("well-formed");
-        let ignored = |function, nth| list.iter().any(|item| item.matches(function, nth));
+        let list = parse_ignore("cuStreamWaitEvent:3, cuEventQuery:every, cuEventRecord@7:2")
+            .expect("well-formed");
+        let ignored = |function, nth| list.iter().any(|item| item.matches(function, None, nth));
         assert!(ignored("cuStreamWaitEvent", 3) && !ignored("cuStreamWaitEvent", 2));
         assert!(ignored("cuEventQuery", 1) && ignored("cuEventQuery", 999));
-        assert!(!ignored("cuEventRecord", 3));
+        assert!(!ignored("cuEventRecord", 3) && !ignored("cuEventRecord", 2));
+        let of_event = |event, nth| {
+            let mut list = list.iter();
+            list.any(|item| item.matches("cuEventRecord", Some(event), nth))
+        };
+        assert!(of_event(7, 2) && !of_event(7, 1) && !of_event(2, 7));
         for wrong in [
             "cuStreamWaitEvent",
             "cuMemFree_v2:1",
             "cuEventQuery:x",
             "cuEventQuery:1:2",
+            "cuEventQuery@:1",
         ] {
             let message = parse_ignore(wrong).expect_err(wrong);
             assert!(

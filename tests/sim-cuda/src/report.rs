@@ -14,6 +14,9 @@ impl State {
         for (name, count) in &self.calls {
             text.push_str(&format!("calls {name} {count}\n"));
         }
+        for ((name, event), count) in &self.calls_of_events {
+            text.push_str(&format!("calls_of_event {name}@{event} {count}\n"));
+        }
         for (name, count) in &self.ignored {
             text.push_str(&format!("ignored {name} {count}\n"));
         }

@@ -40,6 +40,8 @@ pub struct State {
     pub contexts: Vec<usize>,
     pub pinned: BTreeMap<usize, usize>,
     pub streams: HashMap<usize, Arc<StreamState>>,
+    /// Destroyed streams whose work is still running.
+    pub ending: Vec<Arc<StreamState>>,
     pub events: HashMap<usize, Arc<EventState>>,
     pub blas: HashMap<usize, Blas>,
     next_handle: usize,
@@ -48,6 +50,10 @@ pub struct State {
     pub pending: Pending,
     /// By function.
     pub calls: BTreeMap<&'static str, u64>,
+    /// By function and number of the event.
+    pub calls_of_events: BTreeMap<(&'static str, u64), u64>,
+    /// Events made so far.
+    pub events_made: u64,
     /// Calls that were ignored on demand where that made a difference, by function.
     pub ignored: BTreeMap<&'static str, u64>,
     /// Transfers that had to be synchronous because their memory was not pinned.
@@ -80,12 +86,15 @@ pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         contexts: Vec::new(),
         pinned: BTreeMap::new(),
         streams: HashMap::new(),
+        ending: Vec::new(),
         events: HashMap::new(),
         blas: HashMap::new(),
         next_handle: 0x2000,
         registry: Registry::default(),
         pending: Pending::default(),
         calls: BTreeMap::new(),
+        calls_of_events: BTreeMap::new(),
+        events_made: 0,
         ignored: BTreeMap::new(),
         pageable_copies: 0,
         ignores: fault::parse_ignore(&ignores).unwrap_or_else(|e| panic!("{e}")),
@@ -144,6 +153,23 @@ impl Pass {
             *self.state.ignored.entry(self.function).or_default() += 1;
         }
         self.ignored
+    }
+
+    /// Counts the call among those of its event, and may ignore it as such.
+    pub fn concerns(&mut self, event: &EventState) {
+        let key = (self.function, event.number);
+        let count = self.state.calls_of_events.entry(key).or_default();
+        *count += 1;
+        let nth = *count;
+        let mut ignores = self.state.ignores.iter();
+        self.ignored |= ignores.any(|i| i.matches(self.function, Some(event.number), nth));
+    }
+
+    /// Counts an ignored recording: the event says that it has happened, and has not.
+    pub fn believe(&mut self, event: &EventState) {
+        if event.lies() {
+            *self.state.ignored.entry("cuEventRecord").or_default() += 1;
+        }
     }
 
     /// Complains if what was not found has existed.
@@ -210,7 +236,7 @@ pub fn gate(function: &'static str, codes: &Codes, needs_init: bool) -> Result<P
         return Err(codes.lost);
     }
     let mut ignores = state.ignores.iter();
-    let ignored = ignores.any(|ignore| ignore.matches(function, nth));
+    let ignored = ignores.any(|ignore| ignore.matches(function, None, nth));
     Ok(Pass {
         state,
         fault: kind,
@@ -252,6 +278,7 @@ impl State {
 
     fn count_anew(&mut self) {
         self.calls.clear();
+        self.calls_of_events.clear();
         self.ignored.clear();
         self.pageable_copies = 0;
     }
@@ -321,7 +348,10 @@ pub extern "C" fn sim_cuda_reset() {
         let mut state = lock();
         state.blas.clear();
         state.events.clear();
-        state.streams.drain().map(|(_, stream)| stream).collect()
+        state.events_made = 0;
+        let mut all = core::mem::take(&mut state.ending);
+        all.extend(state.streams.drain().map(|(_, stream)| stream));
+        all
     };
     for stream in streams {
         stream.close_and_join();

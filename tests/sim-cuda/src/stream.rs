@@ -11,6 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub struct EventState {
+    /// Counted from 1 in the order of creation.
+    pub number: u64,
     pub timed: bool,
     inner: Mutex<Recordings>,
     changed: Condvar,
@@ -21,11 +23,25 @@ struct Recordings {
     asked: u64,
     done: u64,
     at: Option<Instant>,
+    /// A recording that was ignored on demand, and when: it counts as done from then on.
+    pretended: Option<(u64, Instant)>,
+}
+
+impl Recordings {
+    fn is_done(&self) -> bool {
+        self.done >= self.asked
+    }
+
+    fn pretends(&self) -> bool {
+        self.pretended
+            .is_some_and(|(number, _)| number == self.asked)
+    }
 }
 
 impl EventState {
-    pub fn new(timed: bool) -> Self {
+    pub fn new(number: u64, timed: bool) -> Self {
         Self {
+            number,
             timed,
             inner: Mutex::default(),
             changed: Condvar::new(),
@@ -51,17 +67,31 @@ impl EventState {
         self.changed.notify_all();
     }
 
+    /// From now on the recording counts as done, although it is not.
+    pub fn pretend(&self, number: u64) {
+        self.inner.lock().pretended = Some((number, Instant::now()));
+    }
+
     pub fn happened(&self) -> bool {
         let inner = self.inner.lock();
-        inner.done >= inner.asked
+        inner.is_done() || inner.pretends()
+    }
+
+    /// True if the event only pretends to have happened.
+    pub fn lies(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.pretends() && !inner.is_done()
     }
 
     /// When the last recording happened, if one was made and has.
     pub fn time(&self) -> Option<Instant> {
         let inner = self.inner.lock();
-        (inner.asked > 0 && inner.done >= inner.asked)
-            .then_some(inner.at)
-            .flatten()
+        match inner.pretended.filter(|_| inner.pretends()) {
+            Some((_, at)) => Some(at),
+            None => (inner.asked > 0 && inner.is_done())
+                .then_some(inner.at)
+                .flatten(),
+        }
     }
 
     /// Waits until a recording has happened, or the device is lost.
@@ -164,6 +194,12 @@ impl StreamState {
     pub fn close(&self) {
         self.queue.lock().closed = true;
         self.changed.notify_all();
+    }
+
+    /// True if it was closed and everything has run.
+    pub fn has_ended(&self) -> bool {
+        let thread = self.thread.lock();
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     pub fn close_and_join(&self) {

@@ -309,6 +309,22 @@ fn each_ignored_call_succeeds_and_does_nothing() {
         ok(cuEventSynchronize(event));
         ok(cuEventQuery(event));
     }
+    // An ignored recording counts when somebody believes it, not when it is made.
+    let gate = close_gate(device.stream);
+    ignore(c"cuEventRecord:every");
+    // SAFETY: functions without pointers.
+    unsafe { ok(cuEventRecord(event, device.stream)) };
+    assert!(!device.report().iter().any(counted), "nobody has asked yet");
+    // SAFETY: functions without pointers.
+    unsafe { ok(cuEventQuery(event)) };
+    assert!(
+        device
+            .report()
+            .iter()
+            .any(|line| line == "ignored cuEventRecord 1")
+    );
+    drop(gate);
+
     // SAFETY: a NUL-terminated string.
     let code = unsafe { sim_cuda_set_ignore(c"cuMemFree_v2:1".as_ptr()) };
     assert_eq!(code, 1, "not ignorable");
