@@ -5,9 +5,9 @@
 
 use crate::os;
 use call::Backend;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use cost_model::Profile;
-use parking_lot::{Condvar, Mutex};
+use gpu_backend::sync::{AtomicBool, AtomicU64, Condvar, Mutex};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,9 @@ pub struct StartFailure {
     /// One line: what, where, what is accepted.
     pub line: String,
 }
+
+/// What the starting thread runs.
+type Body = Box<dyn FnOnce() + Send>;
 
 /// The state machine.
 pub struct Start {
@@ -102,6 +105,17 @@ impl Start {
         start: impl FnOnce() -> Result<Device, StartFailure> + Send + 'static,
         report: impl FnOnce(f64, &Result<Device, StartFailure>) + Send + 'static,
     ) {
+        let spawn = |body: Body| os::spawn_without_signals("gpu-offload-start", body);
+        self.begin_on(spawn, start, report);
+    }
+
+    /// As [`Start::begin`], on a thread that `spawn` makes.
+    fn begin_on(
+        &'static self,
+        spawn: impl FnOnce(Body) -> std::io::Result<()>,
+        start: impl FnOnce() -> Result<Device, StartFailure> + Send + 'static,
+        report: impl FnOnce(f64, &Result<Device, StartFailure>) + Send + 'static,
+    ) {
         let now_ns = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.begun.load(Ordering::Relaxed) {
             return;
@@ -110,7 +124,7 @@ impl Start {
         if self.begun.swap(true, Ordering::AcqRel) {
             return;
         }
-        let spawned = os::spawn_without_signals("gpu-offload-start", move || {
+        let spawned = spawn(Box::new(move || {
             let began = Instant::now();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(start));
             let outcome = outcome.unwrap_or_else(|_| {
@@ -119,16 +133,22 @@ impl Start {
                     line: "starting the GPU failed inside".to_owned(),
                 })
             });
-            let outcome = self.outcome.get_or_init(|| outcome);
-            drop(self.waiters.lock());
-            self.done.notify_all();
+            let outcome = self.end(outcome);
             report(began.elapsed().as_secs_f64(), outcome);
-        });
+        }));
         if let Err(e) = spawned {
             let line = format!("the thread that starts the GPU cannot be created: {e}");
-            self.outcome
-                .get_or_init(|| Err(StartFailure { quiet: false, line }));
+            self.end(Err(StartFailure { quiet: false, line }));
         }
+    }
+
+    /// Publishes the outcome, and wakes everybody who waits for it.
+    fn end(&self, outcome: Result<Device, StartFailure>) -> &Result<Device, StartFailure> {
+        let outcome = self.outcome.get_or_init(|| outcome);
+        // Who has seen no outcome sleeps by now, or has not locked yet and will see it.
+        drop(self.waiters.lock());
+        self.done.notify_all();
+        outcome
     }
 
     /// Waits until the GPU is ready or cannot be used, at most `limit`. Returns the time it took.
@@ -148,3 +168,6 @@ impl Start {
         self.lost.set(why).is_ok()
     }
 }
+
+#[cfg(all(test, feature = "model"))]
+mod model;

@@ -85,6 +85,13 @@ fn child() {
     }
 }
 
+/// The simulation's delays are the caller's choice.
+fn is_schedule(name: &std::ffi::OsStr) -> bool {
+    ["SIM_CUDA_DELAY", "SIM_CUDA_SEED"]
+        .iter()
+        .any(|n| name == *n)
+}
+
 fn sim_library() -> PathBuf {
     if let Some(path) = std::env::var_os("SIM_CUDA_LIBRARY") {
         return path.into();
@@ -133,6 +140,7 @@ impl Place {
             ])
             .env_clear()
             .env(TASK, task)
+            .envs(std::env::vars_os().filter(|(name, _)| is_schedule(name)))
             .env("LD_LIBRARY_PATH", &self.0)
             .env("GPU_OFFLOAD", "force")
             .env("GPU_OFFLOAD_LOG", "decisions")

@@ -32,6 +32,8 @@ pub struct Driver<'a, 'd> {
     pub pedantic: bool,
     /// Upload and download pieces of the steps up to each one.
     pub ends: (Vec<usize>, Vec<usize>),
+    /// Steps whose kernels somebody waits for.
+    pub awaited: Vec<bool>,
     /// The family, for the counters.
     pub op: Op,
     /// How long nothing may happen.
@@ -43,7 +45,7 @@ pub struct Driver<'a, 'd> {
 /// How far a call is: numbers of leading steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reached {
-    /// Uploads released.
+    /// Steps that may begin: their uploads are released.
     released: usize,
     /// Kernels launched.
     launched: usize,
@@ -78,7 +80,7 @@ impl Driver<'_, '_> {
             if progress.uploaded == steps {
                 self.at.uploaded_at.get_or_insert_with(Instant::now);
             }
-            self.release_uploads();
+            self.release_uploads(progress.downloaded);
             self.launch(progress.uploaded)?;
             self.look()?;
             if before != self.at {
@@ -101,24 +103,26 @@ impl Driver<'_, '_> {
     }
 
     /// True if nothing that must be over before the step is not.
-    fn may_begin(&self, step: usize, gate: Gate) -> bool {
+    fn may_begin(&self, step: usize, downloaded: usize) -> bool {
         let Some(after) = self.program.steps.get(step).map(|s| s.after) else {
             return false;
         };
-        let without_downloads = || after <= self.at.happened;
         after <= self.at.over
-            || testing::left_out(gate, step, || true)
-            || testing::left_out(Gate::StepsAfterDownloads, step, without_downloads)
+            || testing::left_out(Gate::BeginAfterSteps, || true)
+            || testing::left_out(Gate::OverAfterDownloads, || after <= self.at.happened)
+            || testing::left_out(Gate::OverAfterKernels, || after <= downloaded)
     }
 
-    /// True if the uploads of the first `uploaded` steps are all that the step waits for.
-    fn has_operands(&self, step: usize, uploaded: usize) -> bool {
-        step < uploaded || testing::left_out(Gate::KernelsAfterUploads, step, || true)
+    /// True if the step's kernels may be launched: it may begin, and its operands are on their way.
+    fn may_launch(&self, step: usize, uploaded: usize) -> bool {
+        let may_begin = step < self.at.released;
+        let early = || may_begin && step >= uploaded;
+        (may_begin && step < uploaded) || testing::left_out(Gate::KernelsAfterUploads, early)
     }
 
-    fn release_uploads(&mut self) {
+    fn release_uploads(&mut self, downloaded: usize) {
         let before = self.at.released;
-        while self.may_begin(self.at.released, Gate::UploadsAfterSteps) {
+        while self.may_begin(self.at.released, downloaded) {
             self.at.released += 1;
         }
         if self.at.released > before {
@@ -130,8 +134,7 @@ impl Driver<'_, '_> {
     /// Launches the kernels of every step whose operands are on their way.
     fn launch(&mut self, uploaded: usize) -> Result<(), Failure> {
         while self.at.launched - self.at.happened < STEPS_IN_FLIGHT
-            && self.may_begin(self.at.launched, Gate::KernelsAfterSteps)
-            && self.has_operands(self.at.launched, uploaded)
+            && self.may_launch(self.at.launched, uploaded)
         {
             self.launch_step(self.at.launched)?;
             self.at.launched += 1;
@@ -170,21 +173,32 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
+    /// The step in flight that is asked for: the first one for which something waits. The stream runs in
+    /// order, so those before it have run when it has; every question takes the driver's lock.
+    fn step_to_ask(&self) -> Option<usize> {
+        let in_flight = self.at.happened..self.at.launched;
+        let is_full = in_flight.len() == STEPS_IN_FLIGHT;
+        let awaited = in_flight.clone().find(|&step| self.awaited[step]);
+        awaited.or(in_flight.last().filter(|_| is_full))
+    }
+
     /// Sees which steps' kernels have run, and releases their downloads.
     fn look(&mut self) -> Result<(), Failure> {
         let device = self.device;
         let before = self.at.happened;
-        while self.at.happened < self.at.launched {
+        while let Some(step) = self.step_to_ask() {
             let note = |e| device.health.note(&e);
-            let (begin, end) = self.work.mark(self.at.happened).map_err(note)?;
+            let (_, end) = self.work.mark(step).map_err(note)?;
             let happened = device.cuda.happened(end).map_err(note)?;
-            let step = self.at.happened;
-            if !happened && !testing::left_out(Gate::DownloadsAfterKernels, step, || true) {
+            if !happened && !testing::left_out(Gate::DownloadsAfterKernels, || true) {
                 break;
             }
-            // A clock that does not answer costs a figure, not the call.
-            self.at.compute_s += device.cuda.elapsed_s(begin, end).unwrap_or(0.0);
-            self.at.happened += 1;
+            for step in self.at.happened..=step {
+                let (begin, end) = self.work.mark(step).map_err(note)?;
+                // A clock that does not answer costs a figure, not the call.
+                self.at.compute_s += device.cuda.elapsed_s(begin, end).unwrap_or(0.0);
+            }
+            self.at.happened = step + 1;
         }
         if self.at.happened > before {
             let count = self.ends.1[self.at.happened - 1];

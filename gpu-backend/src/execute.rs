@@ -125,7 +125,7 @@ fn prepare<'d>(
     let elem_bytes = call.precision.elem_bytes();
     let workspace_bytes = device.workspace_bytes();
     let budget_bytes = || -> Result<u64, Failure> {
-        let available = device.pool.available_bytes(&device.cuda, &device.health)?;
+        let available = device.pool.available_bytes(&*device.cuda, &device.health)?;
         Ok(available.saturating_sub(workspace_bytes + GRAIN_BYTES))
     };
     let mut tuning = Tuning {
@@ -266,7 +266,7 @@ fn stream<'d>(
     // operands (they do not overlap the result: `check`), and each tile is one piece's own. Copies read
     // scratch tiles and write the result's only after the downloads that fill the scratch are over.
     let guard = unsafe { device.staging.submit(job) };
-    if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, 0, || true) {
+    if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, || true) {
         guard.release(Kind::CopyOut, copies);
     }
     let mut driver = Driver {
@@ -278,6 +278,7 @@ fn stream<'d>(
         precision,
         pedantic,
         ends,
+        awaited: awaited(program),
         op: call.op,
         limit,
         at: Reached::default(),
@@ -332,6 +333,17 @@ fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
         *end = sum;
     }
     ends
+}
+
+/// Steps whose kernels somebody waits for: downloads, a later step, or the end of the call.
+fn awaited(program: &Program) -> Vec<bool> {
+    let steps = &program.steps;
+    let mut awaited: Vec<bool> = steps.iter().map(|s| !s.downloads.is_empty()).collect();
+    let of_later = steps.iter().filter_map(|s| s.after.checked_sub(1));
+    for step in of_later.chain(steps.len().checked_sub(1)) {
+        awaited[step] = true;
+    }
+    awaited
 }
 
 /// Bytes of the elements of a rectangle that take part.

@@ -23,6 +23,7 @@ mod plan;
 mod result;
 mod scratch;
 mod staging;
+pub mod sync;
 mod sys;
 #[cfg(not(feature = "testing"))]
 mod testing;

@@ -6,11 +6,12 @@
 //! here knows what the memory is for.
 
 use crate::device::Health;
+use crate::error::CudaError;
 use crate::result::{Context, Cuda, DeviceAddress};
 use crate::scratch::ScratchPool;
+use crate::sync::{AtomicU64, Condvar, Mutex};
 use call::Failure;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Granularity of blocks in bytes: the page size of device memory, so that rounding costs nothing.
@@ -51,10 +52,49 @@ pub struct Budget {
     pub reserve_bytes: u64,
 }
 
+/// Whose memory it is.
+pub trait DeviceMemory {
+    /// (free, total) bytes.
+    ///
+    /// # Errors
+    /// The function that failed.
+    fn memory_bytes(&self) -> Result<(u64, u64), CudaError>;
+    /// Memory.
+    ///
+    /// # Errors
+    /// The function that failed.
+    fn alloc(&self, bytes: usize) -> Result<DeviceAddress, CudaError>;
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `address` came from `alloc` and no queued work uses it.
+    ///
+    /// # Errors
+    /// The function that failed.
+    unsafe fn free(&self, address: DeviceAddress) -> Result<(), CudaError>;
+}
+
+impl DeviceMemory for Cuda {
+    fn memory_bytes(&self) -> Result<(u64, u64), CudaError> {
+        Self::memory_bytes(self)
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<DeviceAddress, CudaError> {
+        Self::alloc(self, bytes)
+    }
+
+    unsafe fn free(&self, address: DeviceAddress) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::free(self, address) }
+    }
+}
+
 /// The pool.
 pub struct Pool {
     budget: Budget,
     state: Mutex<State>,
+    /// Held while blocks are given back, so that who waits for their bytes waits for that.
+    trimming: Mutex<()>,
     changed: Condvar,
     allocations: AtomicU64,
     trims: AtomicU64,
@@ -64,6 +104,8 @@ struct State {
     cached: Vec<Block>,
     cached_bytes: u64,
     in_use_bytes: u64,
+    /// No longer cached, and not yet given back.
+    leaving_bytes: u64,
     last_use: Instant,
     /// Bytes that could be held when the device was last asked, and when that was.
     known: Option<(u64, Instant)>,
@@ -88,6 +130,7 @@ impl Pool {
             cached: Vec::new(),
             cached_bytes: 0,
             in_use_bytes: 0,
+            leaving_bytes: 0,
             last_use: Instant::now(),
             known: None,
             refused: None,
@@ -97,6 +140,7 @@ impl Pool {
         Self {
             budget,
             state: Mutex::new(state),
+            trimming: Mutex::new(()),
             changed: Condvar::new(),
             allocations: AtomicU64::new(0),
             trims: AtomicU64::new(0),
@@ -109,7 +153,7 @@ impl Pool {
         (
             self.allocations.load(Ordering::Relaxed),
             self.trims.load(Ordering::Relaxed),
-            state.cached_bytes + state.in_use_bytes,
+            state.cached_bytes + state.leaving_bytes + state.in_use_bytes,
         )
     }
 
@@ -118,7 +162,11 @@ impl Pool {
     ///
     /// # Errors
     /// When the device does not answer.
-    pub fn available_bytes(&self, cuda: &Cuda, health: &Health) -> Result<u64, Failure> {
+    pub fn available_bytes<D: DeviceMemory>(
+        &self,
+        cuda: &D,
+        health: &Health,
+    ) -> Result<u64, Failure> {
         let fresh = |known: &Option<(u64, Instant)>| {
             known.filter(|(_, when)| when.elapsed() < ASK_AGAIN_AFTER)
         };
@@ -130,7 +178,7 @@ impl Pool {
         }
         let (free, _) = cuda.memory_bytes().map_err(|e| health.note(&e))?;
         let mut state = self.state.lock();
-        let held = state.cached_bytes + state.in_use_bytes;
+        let held = state.cached_bytes + state.leaving_bytes + state.in_use_bytes;
         let bytes = (free + held).saturating_sub(self.budget.reserve_bytes);
         let bytes = bytes.min(self.budget.limit_bytes);
         state.known = Some((bytes, Instant::now()));
@@ -168,7 +216,12 @@ impl Pool {
     /// # Errors
     /// `OutOfMemory` when the budget or the device does not have it, even after giving back every
     /// cached block.
-    pub fn take(&self, cuda: &Cuda, health: &Health, bytes: u64) -> Result<Block, Failure> {
+    pub fn take<D: DeviceMemory>(
+        &self,
+        cuda: &D,
+        health: &Health,
+        bytes: u64,
+    ) -> Result<Block, Failure> {
         let wanted = bytes.max(1).next_multiple_of(GRAIN_BYTES);
         if let Some(block) = self.take_cached(wanted) {
             return Ok(block);
@@ -178,8 +231,10 @@ impl Pool {
         let must_trim = {
             let mut state = self.state.lock();
             let under_limit = self.budget.limit_bytes.saturating_sub(state.in_use_bytes);
-            let available = under_limit
-                .min((free + state.cached_bytes).saturating_sub(self.budget.reserve_bytes));
+            let available = under_limit.min(
+                (free + state.cached_bytes + state.leaving_bytes)
+                    .saturating_sub(self.budget.reserve_bytes),
+            );
             if wanted > available {
                 state.known = None;
                 return Err(Failure::OutOfMemory {
@@ -189,7 +244,8 @@ impl Pool {
             }
             // Accounted before the lock is let go, so that two calls cannot both take the last bytes.
             state.in_use_bytes += wanted;
-            wanted > usable_free || wanted + state.cached_bytes > under_limit
+            let given_up = state.cached_bytes + state.leaving_bytes;
+            wanted > usable_free || wanted + given_up > under_limit
         };
         let result = self.allocate(cuda, health, wanted, must_trim, usable_free);
         if result.is_err() {
@@ -200,11 +256,10 @@ impl Pool {
 
     fn take_cached(&self, wanted: u64) -> Option<Block> {
         let mut state = self.state.lock();
-        let fits = state
-            .cached
-            .iter()
-            .enumerate()
-            .filter(|(_, block)| serves(block.bytes, wanted));
+        // A call that waits for room counts as in use already: the block may be what it has asked for.
+        let room = self.budget.limit_bytes.saturating_sub(state.in_use_bytes);
+        let serves = |block: &Block| serves(block.bytes, wanted) && block.bytes <= room;
+        let fits = (state.cached.iter().enumerate()).filter(|(_, block)| serves(block));
         let index = fits.min_by_key(|(_, block)| block.bytes)?.0;
         let block = state.cached.swap_remove(index);
         state.cached_bytes -= block.bytes;
@@ -213,9 +268,9 @@ impl Pool {
         Some(block)
     }
 
-    fn allocate(
+    fn allocate<D: DeviceMemory>(
         &self,
-        cuda: &Cuda,
+        cuda: &D,
         health: &Health,
         bytes: u64,
         must_trim: bool,
@@ -270,8 +325,14 @@ impl Pool {
     ///
     /// # Errors
     /// The first function that failed; the blocks count as gone all the same.
-    pub fn trim(&self, cuda: &Cuda, health: &Health, keep: u64) -> Result<(), Failure> {
+    pub fn trim<D: DeviceMemory>(
+        &self,
+        cuda: &D,
+        health: &Health,
+        keep: u64,
+    ) -> Result<(), Failure> {
         let mut surplus = Vec::new();
+        let _one = self.trimming.lock();
         {
             let mut state = self.state.lock();
             state.cached.sort_by_key(|block| block.bytes);
@@ -279,6 +340,7 @@ impl Pool {
                 && let Some(block) = state.cached.pop()
             {
                 state.cached_bytes -= block.bytes;
+                state.leaving_bytes += block.bytes;
                 surplus.push(block);
             }
         }
@@ -289,6 +351,7 @@ impl Pool {
         for block in surplus {
             // SAFETY: blocks come from `alloc`, and `put` takes only blocks that no work uses.
             let freed = unsafe { cuda.free(block.address) };
+            self.state.lock().leaving_bytes -= block.bytes;
             if let Err(e) = freed {
                 result = Err(health.note(&e));
             }
@@ -340,6 +403,9 @@ impl Pool {
         self.changed.notify_all();
     }
 }
+
+#[cfg(all(test, feature = "model"))]
+mod model;
 
 #[cfg(test)]
 mod tests {

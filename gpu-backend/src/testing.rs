@@ -7,12 +7,12 @@
 /// An order that the engine makes on the host, between what it does itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gate {
-    /// A step's uploads begin after the steps that must be over.
-    UploadsAfterSteps,
-    /// A step's kernels are launched after the steps that must be over.
-    KernelsAfterSteps,
+    /// A step begins, with its uploads, after the steps that must be over.
+    BeginAfterSteps,
     /// A step is over only when its downloads are.
-    StepsAfterDownloads,
+    OverAfterDownloads,
+    /// A step is over only when its kernels have run.
+    OverAfterKernels,
     /// A step's kernels are launched when its uploads are queued.
     KernelsAfterUploads,
     /// A step's downloads begin when its kernels have run.
@@ -23,8 +23,10 @@ pub enum Gate {
     FillAfterTransfer,
     /// A chunk is emptied when it has arrived.
     EmptyAfterTransfer,
-    /// What a failed call used is lent again when the device is done with it.
-    LendAfterWork,
+    /// What a failed call used is lent again when its transfers are over.
+    LendAfterTransfers,
+    /// What a failed call used is lent again when its kernels have run.
+    LendAfterKernels,
 }
 
 #[cfg(not(feature = "testing"))]
@@ -33,7 +35,7 @@ mod hooks {
     use crate::plan::sizes::Sizes;
 
     /// Never.
-    pub const fn left_out(_: Gate, _: usize, _: impl FnOnce() -> bool + Copy) -> bool {
+    pub const fn left_out(_: Gate, _: impl FnOnce() -> bool + Copy) -> bool {
         false
     }
 
@@ -57,9 +59,9 @@ mod hooks {
 
     struct Hooks {
         tile: Option<usize>,
-        left_out: Option<(Gate, usize)>,
+        left_out: Option<Gate>,
         watching: bool,
-        mattered: BTreeSet<(Gate, usize)>,
+        mattered: BTreeSet<Gate>,
     }
 
     static HOOKS: Mutex<Hooks> = Mutex::new(Hooks {
@@ -70,11 +72,11 @@ mod hooks {
     });
 
     /// True if the order is to be left out now, where it would have held something up (`matters`).
-    pub fn left_out(gate: Gate, index: usize, matters: impl FnOnce() -> bool) -> bool {
+    pub fn left_out(gate: Gate, matters: impl FnOnce() -> bool) -> bool {
         let mut hooks = HOOKS.lock();
-        let chosen = hooks.left_out == Some((gate, index));
+        let chosen = hooks.left_out == Some(gate);
         if (chosen || hooks.watching) && matters() {
-            hooks.mattered.insert((gate, index));
+            hooks.mattered.insert(gate);
             return chosen;
         }
         false
@@ -110,8 +112,8 @@ mod hooks {
         HOOKS.lock().tile = tile;
     }
 
-    /// Leaves out one order from now on: that of the step or chunk with this number.
-    pub fn leave_out(what: Option<(Gate, usize)>) {
+    /// Leaves out one order from now on.
+    pub fn leave_out(what: Option<Gate>) {
         let mut hooks = HOOKS.lock();
         hooks.left_out = what;
         hooks.watching = false;
@@ -125,8 +127,8 @@ mod hooks {
         hooks.watching = true;
     }
 
-    /// The steps and chunks whose orders held something up, or would have.
-    pub fn mattered() -> BTreeSet<(Gate, usize)> {
+    /// The orders that held something up, or would have.
+    pub fn mattered() -> BTreeSet<Gate> {
         HOOKS.lock().mattered.clone()
     }
 }

@@ -74,6 +74,18 @@ fn suite(suite: Suite, route: Route, device: Device) -> Result<Tally> {
     })
 }
 
+/// Delays and seeds of the simulated CUDA besides the standard `random`, 1: with multiples of four each
+/// stream has a speed of its own, with the three after it uploads, downloads or kernels are late.
+const SCHEDULES: [(&str, &str); 3] = [("random", "2"), ("adversarial", "4"), ("adversarial", "7")];
+
+/// Tests on the simulated CUDA alone.
+fn on_sim(selection: &[&str], variables: &[(&str, PathBuf)]) -> Result<Tally> {
+    let library = simulated_cuda()?.join("libcuda.so.1").canonicalize()?;
+    let mut all = vec![("SIM_CUDA_LIBRARY", library)];
+    all.extend(variables.iter().cloned());
+    tests_of_cargo::run(selection, &all)
+}
+
 fn one_check(result: Result<()>) -> Result<Tally> {
     result.map(|()| Tally {
         passed: 1,
@@ -129,6 +141,35 @@ pub fn run(args: &Args) -> Result<()> {
             ],
         )
     });
+    run.step("GPU path: faults and mutants", || {
+        let tests = ["--test", "every_call", "--test", "mutants"];
+        let shown = || PathBuf::from("immediate");
+        on_sim(
+            &[&["--package", "gpu-backend"][..], &tests].concat(),
+            // What they count is part of what they show, in either runner.
+            &[
+                ("NEXTEST_SUCCESS_OUTPUT", shown()),
+                ("RUST_TEST_NOCAPTURE", "1".into()),
+            ],
+        )
+    });
+    run.step("GPU path: models", || {
+        let features = "gpu-backend/model,engine/model";
+        let packages = ["--package", "gpu-backend", "--package", "engine"];
+        let what = ["--lib", "--features", features, "model_"];
+        tests_of_cargo::run(&[&packages[..], &what].concat(), &[])
+    });
+    for (delay, seed) in SCHEDULES {
+        run.step("GPU path: another schedule", || {
+            let tests = ["--test", "gemm", "--test", "level3", "--test", "sim"];
+            let packages = ["--package", "gpu-backend", "--package", "engine"];
+            let schedule = [
+                ("SIM_CUDA_DELAY", delay.into()),
+                ("SIM_CUDA_SEED", seed.into()),
+            ];
+            on_sim(&[&packages[..], &tests].concat(), &schedule)
+        });
+    }
     run.step("netlib BLAS, CPU", || {
         suite(Suite::Blas, Route::Cpu, Device::None)
     });

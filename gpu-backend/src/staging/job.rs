@@ -6,11 +6,13 @@
 use super::SlotMask;
 use super::queue::Queue;
 use crate::result::DeviceAddress;
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, spin_for};
 use call::{Area, Failure, MatRef, Rectangle, TileMut};
 use core::ops::Range;
-use parking_lot::{Condvar, Mutex};
+// Never contended: a piece is one worker's, and no model needs to look at it.
+use parking_lot::Mutex as Held;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Ordinary memory to the device. Lifetimes are the job's business: see [`JobGuard`].
@@ -42,7 +44,7 @@ pub struct Download {
     /// As for [`Upload`].
     pub gap_free: bool,
     /// The piece of the result, owned by this piece alone.
-    pub to: Mutex<TileMut<'static>>,
+    pub to: Held<TileMut<'static>>,
 }
 
 /// Ordinary memory to ordinary memory; cannot fail.
@@ -52,7 +54,7 @@ pub struct CopyOut {
     /// The piece's place in it.
     pub rectangle: Rectangle,
     /// The piece of the caller's matrix, owned by this piece alone.
-    pub to: Mutex<TileMut<'static>>,
+    pub to: Held<TileMut<'static>>,
 }
 
 /// Kinds of pieces, in the order of [`Job::total`].
@@ -222,7 +224,7 @@ impl Job {
         self.tell(state);
     }
 
-    fn tell(&self, state: parking_lot::MutexGuard<'_, State>) {
+    fn tell(&self, state: MutexGuard<'_, State>) {
         self.version.fetch_add(1, Ordering::Release);
         drop(state);
         self.changed.notify_all();
@@ -291,7 +293,7 @@ impl<'q> JobGuard<'q> {
     pub fn wait_change(&self, version: u64, limit: Duration) {
         let start = Instant::now();
         // A piece is on its way for 10 to 300 microseconds: sleeping through one costs a wake-up of 50.
-        while start.elapsed() < SPIN {
+        while start.elapsed() < spin_for(SPIN) {
             if self.changed_since(version) {
                 return;
             }

@@ -5,10 +5,10 @@
 //! wait for uploads. Nothing here looks into a piece.
 
 use super::job::{Job, KINDS, Kind};
+use crate::sync::{AtomicU64, Condvar, Mutex, spin_for};
 use call::Failure;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a worker that has nothing to do looks for more before it sleeps: back-to-back small calls then
@@ -254,7 +254,7 @@ impl Queue {
     /// Looks for news until there are some; false if there were none for long enough.
     fn spin(&self, epoch: u64) -> bool {
         let start = Instant::now();
-        while start.elapsed() < IDLE_SPIN {
+        while start.elapsed() < spin_for(IDLE_SPIN) {
             if self.epoch.load(Ordering::Acquire) != epoch {
                 return true;
             }

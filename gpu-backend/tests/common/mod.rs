@@ -475,6 +475,20 @@ impl Sim {
         lines.iter().filter(|l| l.starts_with("ignored ")).count()
     }
 
+    /// (function@event, calls) since the faults were set.
+    pub fn calls_of_events(&self) -> Vec<(String, u64)> {
+        let lines = self.report();
+        let calls = lines
+            .iter()
+            .filter_map(|l| l.strip_prefix("calls_of_event "));
+        calls
+            .map(|line| {
+                let (name, count) = line.split_once(' ').expect("name and count");
+                (name.to_owned(), count.parse().expect("a count"))
+            })
+            .collect()
+    }
+
     /// What went wrong inside queued work.
     pub fn complaints(&self) -> Vec<String> {
         let lines = self.report();
