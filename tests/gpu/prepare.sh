@@ -12,8 +12,11 @@ netlib=/usr/lib/x86_64-linux-gnu/blas
 mkdir -p "$kit/prefix" "$kit/netlib"
 cp -a "$prefix/." "$kit/prefix/"
 cp "$netlib"/xblat3? "$netlib"/x?cblat3 "$netlib"/?blat3.in "$netlib"/?in3 "$kit/netlib/"
-for program in dgemm level3; do
-    gcc -O2 -o "$kit/$program" "$here/$program.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm
+for program in dgemm level3 callers; do
+    gcc -O2 -o "$kit/$program" "$here/$program.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm -lpthread
 done
+cargo build --quiet --release --package level3 --manifest-path "$here/../../Cargo.toml"
+cp "${CARGO_TARGET_DIR:-$here/../../target}/release/level3-random" "$kit/"
+strip "$kit/level3-random"
 cp "$here"/{run.sh,run.py,bench.py,naive.c} "$kit/"
 echo "$kit"
