@@ -13,8 +13,8 @@ unsafe extern "C" {
     /// OpenBLAS's destructor, which the prepared archive does not register by itself.
     #[cfg(not(test))]
     fn gotoblas_quit();
-    /// The C++ ABI's registration of exit handlers; with a null `dso` the handler belongs to no library,
-    /// so that it runs when the process exits and not when a library is unloaded.
+    /// The C++ ABI's registration of exit handlers; a `dso` that is no library's handle runs the handler when
+    /// the process exits and not when a library is unloaded.
     fn __cxa_atexit(
         handler: unsafe extern "C" fn(*mut c_void),
         argument: *mut c_void,
@@ -51,7 +51,9 @@ pub(crate) fn notice() {
             unsafe extern "C" fn(*mut libc::time_t) -> libc::time_t,
             unsafe extern "C" fn(*mut c_void),
         >(libc::time);
-        __cxa_atexit(handler, cell.cast(), core::ptr::null_mut());
+        // The cell is nobody's handle. Null would be none either, but ThreadSanitizer takes that for `atexit`
+        // and calls without the argument: a host built with it crashed at exit.
+        __cxa_atexit(handler, cell.cast(), cell.cast());
     }
 }
 
