@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The names that a loader looks for; all are links to one file, which has one state.
-const NAMES: [&str; 4] = [
+pub const NAMES: [&str; 4] = [
     "libcuda.so.1",
     "libcublas.so.13",
     "libcublasLt.so.13",

@@ -16,6 +16,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#ifdef __SANITIZE_THREAD__
+/* Names that Rust's compiler calls and GCC's runtime lacks; the runtime wraps what they do. */
+void *__tsan_memcpy(void *to, const void *from, size_t bytes) { return memcpy(to, from, bytes); }
+void *__tsan_memmove(void *to, const void *from, size_t bytes) { return memmove(to, from, bytes); }
+void *__tsan_memset(void *to, int value, size_t bytes) { return memset(to, value, bytes); }
+#endif
+
 /* Some hundred small calls take well below a second; two loaded cores and 16 siblings make it ten. */
 enum { CHILD_LIMIT_S = 60, CHILD_CALLS = 200, MOST_THREADS = 64, FAULT_EVERY_US = 3000 };
 /* For runs of many thousand calls: caches are full after the first half, and what they and the allocators'

@@ -166,3 +166,17 @@ fn e7_a_program_built_with_address_sanitizer() {
         right(got, "guest.c with -fsanitize=address");
     }
 }
+
+/// The libraries are not instrumented, which ThreadSanitizer is told; what it wraps around exit handlers and
+/// signals is in force all the same.
+#[test]
+fn e7_a_program_built_with_thread_sanitizer() {
+    let dir = scratch!("tsan");
+    let exe = compile_with(&dir, "guest.c", &ours(), &["-fsanitize=thread"]);
+    for arguments in [vec!["rows", "40"], vec!["signals"]] {
+        let got = guest(&exe, &arguments)
+            .env("TSAN_OPTIONS", "ignore_noninstrumented_modules=1")
+            .run_for(DEADLINE);
+        right(got, "guest.c with -fsanitize=thread");
+    }
+}

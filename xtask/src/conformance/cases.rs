@@ -3,9 +3,12 @@
 use super::report::Findings;
 use super::{Setting, Tally, baseline, simulated_cuda};
 use crate::tests_of_cargo;
-use anyhow::Result;
+use crate::tools::{cargo, loud, target_dir, workspace};
+use anyhow::{Context, Result};
 use cases::exceptions::ILLEGAL_LAPACK;
 use cases::{BASELINE_VARIABLE, FULL_VARIABLE, PREFIX_VARIABLE, SIM_VARIABLE};
+use std::fs;
+use std::os::unix::fs::symlink;
 
 /// Runs the package's tests.
 pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
@@ -21,5 +24,61 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     if setting.full {
         variables.push((FULL_VARIABLE, "1".into()));
     }
-    tests_of_cargo::run(&["--package", "cases"], &variables)
+    let mut tally = tests_of_cargo::run(&["--package", "cases"], &variables)?;
+    if setting.full {
+        tally.check(no_race(setting)?);
+    }
+    Ok(tally)
+}
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Runs the mixed calls of `stress.c` with the engine and the simulated CUDA compiled for ThreadSanitizer, the
+/// only race detector that knows atomics. Rust's part of it is not stable, so the compiler is told to believe
+/// that it is a nightly one; the program has GCC's runtime.
+fn no_race(setting: &Setting) -> Result<bool> {
+    let built = target_dir().join("tsan");
+    loud(
+        cargo()
+            .args(["build", "--package", "engine", "--package", "sim-cuda"])
+            .args(["--lib", "--target", TARGET, "--target-dir"])
+            .arg(&built)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env(
+                "RUSTFLAGS",
+                "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
+            ),
+    )?;
+    let libraries = built.join(TARGET).join("debug");
+    let run = built.join("run");
+    fs::create_dir_all(&run).with_context(|| format!("cannot create {}", run.display()))?;
+    for name in ["libblas.so.3", "liblapack.so.3"] {
+        fs::copy(setting.lib().join(name), run.join(name))?;
+    }
+    fs::copy(
+        libraries.join("libgpu_offload.so"),
+        run.join("libgpu_offload.so.0"),
+    )?;
+    for name in crate::sim::NAMES {
+        let link = run.join(name);
+        let _ = fs::remove_file(&link);
+        symlink(libraries.join("libsim_cuda.so"), &link)?;
+    }
+    let exe = ::cases::compile_with(&run, "stress.c", &run, &["-fsanitize=thread", "-rdynamic"]);
+    let suppressions = workspace().join("tests/cases/tsan.supp");
+    let mut program = ::cases::Program::new(&exe, &run)
+        .env("GPU_OFFLOAD", "force")
+        .env("GPU_OFFLOAD_THRESHOLD", "65536")
+        .env("OPENBLAS_NUM_THREADS", "1")
+        .env(
+            "TSAN_OPTIONS",
+            format!("suppressions={}", suppressions.display()),
+        )
+        .arg(baseline()?.join("libblas.so.3"));
+    for argument in ["threads", "16", "most", "64", "calls", "2000", "faults"] {
+        program = program.arg(argument);
+    }
+    let ended = program.run();
+    println!("ThreadSanitizer: {}{}", ended.stdout, ended.stderr);
+    Ok(ended.status.is_some_and(|status| status.success()))
 }
