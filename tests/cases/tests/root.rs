@@ -74,6 +74,21 @@ fn as_root_a_setuid_program_believes_nothing_of_ours() {
     let setuid = dir.path.join("setuid");
     fs::copy(&plain, &setuid).expect("copy the program");
     fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).expect("the setuid bit");
+    // The simulated CUDA may lie where nobody but root can go.
+    let cuda = dir.path.join("cuda");
+    fs::create_dir(&cuda).expect("a folder for CUDA");
+    open(&cuda);
+    fs::copy(
+        simulated_cuda().join("libcuda.so.1"),
+        cuda.join("libcuda.so.1"),
+    )
+    .expect("copy CUDA");
+    open(&cuda.join("libcuda.so.1"));
+    for name in ["libcublas.so.13", "libcublasLt.so.13", "libcusolver.so.12"] {
+        // One device under four names: links to one file.
+        fs::hard_link(cuda.join("libcuda.so.1"), cuda.join(name)).expect("link CUDA");
+    }
+    let library_path = format!("{}:{}", cuda.display(), dir.path.display());
     let settings = dir.path.join("gpu-offload");
     fs::create_dir(&settings).expect("a folder of settings");
     fs::write(settings.join("config.toml"), "level = 9\n").expect("settings");
@@ -93,6 +108,7 @@ fn as_root_a_setuid_program_believes_nothing_of_ours() {
             .arg(&calls)
             .arg(exe)
             .on_simulated_cuda(&log)
+            .env("LD_LIBRARY_PATH", &library_path)
             .env("XDG_CONFIG_HOME", &dir.path)
             .env("HOME", &dir.path)
             .run()
@@ -104,7 +120,7 @@ fn as_root_a_setuid_program_believes_nothing_of_ours() {
         };
         assert_eq!(got.stdout, expected);
         let calls = fs::read_to_string(&calls).expect("strace's log");
-        let cuda = simulated_cuda().display().to_string();
+        let cuda = cuda.display().to_string();
         for ours in ["config.toml", "libgpu_offload.so.0", "log.jsonl", &cuda] {
             // The start of the program names its libraries' folder in its environment, not in a call.
             let named = calls

@@ -45,8 +45,10 @@ pub unsafe extern "C" fn sim_cuda_report(buffer: *mut u8, bytes: usize) -> usize
     text.len()
 }
 
-/// Writes the report to the file that SIM_CUDA_REPORT names; runs at exit.
+/// Ends the work of all streams, and writes the report to the file that SIM_CUDA_REPORT names; runs at exit.
 pub extern "C" fn at_exit() {
+    // The destructor of the OpenBLAS in here comes next, and unmaps what running work would use.
+    crate::stream::stop_at_exit();
     if let Some(path) = std::env::var_os("SIM_CUDA_REPORT") {
         let text = STATE
             .try_lock_for(Duration::from_secs(1))

@@ -6,7 +6,7 @@ use crate::state::{self, RELEASED, STICKY};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -111,6 +111,18 @@ fn works() -> bool {
 
 fn released() -> bool {
     RELEASED.load(Ordering::Acquire)
+}
+
+/// Pieces of work that run now.
+static RUNNING: AtomicU64 = AtomicU64::new(0);
+
+/// No work begins any more; waits until what runs is over, at most for a second.
+pub fn stop_at_exit() {
+    RELEASED.store(true, Ordering::SeqCst);
+    let start = Instant::now();
+    while RUNNING.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
 /// What a stream does at its turn.
@@ -240,9 +252,10 @@ impl StreamState {
             delays.pause(load);
             match task {
                 Task::Run(_, work) | Task::Split(_, _, work) => {
-                    if works()
-                        && let Err(why) = work()
-                    {
+                    RUNNING.fetch_add(1, Ordering::SeqCst);
+                    let done = if works() { work() } else { Ok(()) };
+                    RUNNING.fetch_sub(1, Ordering::SeqCst);
+                    if let Err(why) = done {
                         state::lock().lose(why);
                     }
                 }
