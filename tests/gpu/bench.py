@@ -7,9 +7,10 @@ import glob
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
+
+import kit
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -19,8 +20,9 @@ arguments.add_argument("--budget-s", type=float, default=420, help="the whole ru
 arguments.add_argument("--most", type=int, default=16384, help="largest n")
 arguments.add_argument("--out", default="level3.json", help="where the results go")
 options = arguments.parse_args()
-lib = os.path.join(os.path.abspath(options.prefix), "lib")
 scratch = tempfile.mkdtemp(prefix="gpu-offload-")
+place = kit.Place(options.prefix, scratch, options.threads)
+environment = place.environment
 started = time.time()
 
 SIZES = [n for n in (512, 1024, 2048, 4096, 8192, 16384) if n <= options.most]
@@ -33,7 +35,7 @@ MOST_CASE_S = 12
 
 
 def cases():
-    """(routine, m, n, k, output); the large float64 products first, since they are what targets speak of."""
+    """(routine, m, n, k, output), by size: a slow peer is spared what its smaller cases foretell."""
     for n in SIZES:
         for routine in GEMMS + OTHERS:
             if routine == "zgemm" and n > 8192:
@@ -49,14 +51,6 @@ def cases():
 def flops(case):
     routine, m, n, k, _ = case
     return 2.0 * m * n * k * (4 if routine[0] == "z" else 1) / (1 if routine in GEMMS + ("dsymm",) else 2)
-
-
-def environment(**extra):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("GPU_OFFLOAD", "OPENBLAS_", "OMP_", "NVBLAS", "LD_PRELOAD"))}
-    env["LD_LIBRARY_PATH"] = ":".join(p for p in [lib] + env.get("LD_LIBRARY_PATH", "").split(":") if p)
-    env.update(HOME=scratch, XDG_CONFIG_HOME=scratch, XDG_DATA_HOME=scratch, XDG_STATE_HOME=scratch, XDG_CACHE_HOME=scratch)
-    env.update(OPENBLAS_NUM_THREADS=str(options.threads), **extra)
-    return env
 
 
 def measure(program, env, key, results, rate_of):
@@ -92,20 +86,6 @@ def measure(program, env, key, results, rate_of):
     print(f"{key}: done at {time.time() - started:.0f} s", flush=True)
 
 
-def nvblas(autopin):
-    patterns = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"]
-    found = [f for p in patterns for f in sorted(glob.glob(os.path.join(p, "libnvblas.so.[0-9]*")))]
-    if not found:
-        return None
-    config = os.path.join(scratch, f"nvblas{autopin}.conf")
-    with open(config, "w") as out:
-        out.write(f"NVBLAS_LOGFILE {scratch}/nvblas.log\nNVBLAS_CPU_BLAS_LIB {lib}/libblas.so.3\nNVBLAS_GPU_LIST ALL\n")
-        out.write("NVBLAS_AUTOPIN_MEM_ENABLED\n" if autopin else "")
-    env = environment(GPU_OFFLOAD="off", NVBLAS_CONFIG_FILE=config, LD_PRELOAD=found[-1])
-    env["LD_LIBRARY_PATH"] += ":" + os.path.dirname(found[-1])
-    return env
-
-
 def build_naive():
     """The naive port, where a CUDA compiler is."""
     target = os.path.join(scratch, "naive")
@@ -130,7 +110,7 @@ naive = build_naive()
 if naive:
     measure(naive, environment(), "naive", results, {"naive_ms": "naive_ms", "kernel_ms": "kernel_ms"})
 for autopin in (True, False):
-    env = nvblas(autopin)
+    env = place.nvblas(autopin)
     if env:
         key = "nvblas_autopin_ms" if autopin else "nvblas_ms"
         measure(program, env, key, results, {"ms": key})

@@ -18,5 +18,5 @@ done
 cargo build --quiet --release --package level3 --manifest-path "$here/../../Cargo.toml"
 cp "${CARGO_TARGET_DIR:-$here/../../target}/release/level3-random" "$kit/"
 strip "$kit/level3-random"
-cp "$here"/{run.sh,run.py,bench.py,naive.c} "$kit/"
+cp "$here"/{run.sh,run.py,bench.py,kit.py,naive.c,bench.h} "$kit/"
 echo "$kit"

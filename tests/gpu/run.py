@@ -6,13 +6,14 @@ sense on the simulated CUDA: it tests this script, and proves nothing about a GP
 """
 import argparse
 import ctypes
-import glob
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+
+import kit
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A dgemm of n = 8192 takes 7 s on a slow 16-core CPU; what takes ten times that hangs.
@@ -27,9 +28,10 @@ arguments.add_argument("--ctypes", action="store_true", help=argparse.SUPPRESS)
 arguments.add_argument("--numpy", action="store_true", help=argparse.SUPPRESS)
 options = arguments.parse_args()
 
-lib = os.path.join(os.path.abspath(options.prefix), "lib")
 rows = []  # (name, "passed" | "failed" | "skipped", detail)
 scratch = tempfile.mkdtemp(prefix="gpu-offload-")
+place = kit.Place(options.prefix, scratch, options.threads, [options.sim] if options.sim else [])
+lib, environment = place.lib, place.environment
 
 
 def row(name, held, detail):
@@ -38,17 +40,6 @@ def row(name, held, detail):
         result = "failed"
     rows.append((name, result, detail))
     print(f"{result:8} {name}: {detail}", flush=True)
-
-
-def environment(**extra):
-    """Ours and OpenBLAS's variables cleared, a home of its own, the libraries' path."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("GPU_OFFLOAD", "OPENBLAS_", "OMP_", "NVBLAS", "LD_PRELOAD"))}
-    path = ([options.sim] if options.sim else []) + [lib] + env.get("LD_LIBRARY_PATH", "").split(":")
-    env.update(LD_LIBRARY_PATH=":".join(p for p in path if p), HOME=scratch)
-    env.update(XDG_DATA_HOME=scratch, XDG_CONFIG_HOME=scratch, XDG_CACHE_HOME=scratch, XDG_STATE_HOME=scratch)
-    env.update(OPENBLAS_NUM_THREADS=str(options.threads))
-    env.update({k: str(v) for k, v in extra.items()})
-    return env
 
 
 def run(command, env, **more):
@@ -142,27 +133,11 @@ def wheel_times():
         return None
 
 
-def find_nvblas():
-    patterns = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"]
-    patterns += [os.path.join(p, "nvidia/*/lib") for p in sys.path if p]
-    for pattern in patterns:
-        found = sorted(glob.glob(os.path.join(pattern, "libnvblas.so.[0-9]*")))
-        if found:
-            return found[-1]
-    return None
-
-
 def nvblas(autopin):
-    """Best time of the peer, or None. Preloading is NVBLAS's own way; ours never does that."""
-    library = find_nvblas()
-    if not library:
+    """Best time of the peer, or None."""
+    env = place.nvblas(autopin)
+    if env is None:
         return None
-    config = os.path.join(scratch, "nvblas.conf")
-    with open(config, "w") as out:
-        out.write(f"NVBLAS_LOGFILE {scratch}/nvblas.log\nNVBLAS_CPU_BLAS_LIB {lib}/libblas.so.3\nNVBLAS_GPU_LIST ALL\n")
-        out.write("NVBLAS_AUTOPIN_MEM_ENABLED\n" if autopin else "")
-    env = environment(GPU_OFFLOAD="off", NVBLAS_CONFIG_FILE=config, LD_PRELOAD=library)
-    env["LD_LIBRARY_PATH"] += ":" + os.path.dirname(library)
     done, result = dgemm(env, repeats=4)
     if result is None or done.returncode:
         print("NVBLAS:", last_words(done))

@@ -1,0 +1,48 @@
+"""What run.py and bench.py share: the variables of a program under test, and where NVBLAS is."""
+import glob
+import os
+import sys
+
+OURS_AND_OPENBLAS = ("GPU_OFFLOAD", "OPENBLAS_", "OMP_", "NVBLAS", "LD_PRELOAD")
+
+
+class Place:
+    """A prefix's libraries, a scratch folder that serves as home, CPU threads, and folders searched first."""
+
+    def __init__(self, prefix, scratch, threads, first=()):
+        self.lib = os.path.join(os.path.abspath(prefix), "lib")
+        self.scratch, self.threads, self.first = scratch, threads, list(first)
+
+    def environment(self, **extra):
+        """Ours and OpenBLAS's variables cleared, a home of its own, the libraries' path."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(OURS_AND_OPENBLAS)}
+        path = self.first + [self.lib] + env.get("LD_LIBRARY_PATH", "").split(":")
+        env.update(LD_LIBRARY_PATH=":".join(p for p in path if p), HOME=self.scratch)
+        env.update({f"XDG_{kind}_HOME": self.scratch for kind in ("DATA", "CONFIG", "CACHE", "STATE")})
+        env.update(OPENBLAS_NUM_THREADS=str(self.threads))
+        env.update({k: str(v) for k, v in extra.items()})
+        return env
+
+    def nvblas(self, autopin):
+        """The environment that puts the peer in front, or None where it is not. Preloading is NVBLAS's own
+        way; ours never does that."""
+        library = find_nvblas()
+        if not library:
+            return None
+        config = os.path.join(self.scratch, f"nvblas{autopin}.conf")
+        with open(config, "w") as out:
+            out.write(f"NVBLAS_LOGFILE {self.scratch}/nvblas.log\nNVBLAS_CPU_BLAS_LIB {self.lib}/libblas.so.3\nNVBLAS_GPU_LIST ALL\n")
+            out.write("NVBLAS_AUTOPIN_MEM_ENABLED\n" if autopin else "")
+        env = self.environment(GPU_OFFLOAD="off", NVBLAS_CONFIG_FILE=config, LD_PRELOAD=library)
+        env["LD_LIBRARY_PATH"] += ":" + os.path.dirname(library)
+        return env
+
+
+def find_nvblas():
+    patterns = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"]
+    patterns += [os.path.join(p, "nvidia/*/lib") for p in sys.path if p]
+    for pattern in patterns:
+        found = sorted(glob.glob(os.path.join(pattern, "libnvblas.so.[0-9]*")))
+        if found:
+            return found[-1]
+    return None
