@@ -1,10 +1,9 @@
 //! Says what is missing before the linker does.
 
 fn main() {
-    let pc = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../.openblas/lib/pkgconfig/openblas.pc"
-    );
+    // Cargo runs this in the package's folder. No path of this checkout is compiled in, since another one
+    // may share its target folder.
+    let pc = "../.openblas/lib/pkgconfig/openblas.pc";
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={pc}");
     if !std::path::Path::new(pc).is_file() {

@@ -14,7 +14,9 @@ fn main() {
 
 fn link() -> Result<(), String> {
     println!("cargo::rerun-if-changed=build.rs");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // Asked when it runs: a checkout may share its target folder with another one.
+    let package = env::var("CARGO_MANIFEST_DIR").map_err(|e| e.to_string())?;
+    let root = Path::new(&package).join("..");
     let openblas = root.join(".openblas");
     let list = |path: PathBuf, advice: &str| -> Result<Vec<String>, String> {
         println!("cargo::rerun-if-changed={}", path.display());
