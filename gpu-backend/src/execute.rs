@@ -1,9 +1,9 @@
 //! Runs a program: uploads, kernels and downloads of one call, each as soon as it may.
 //!
-//! The calling thread gates everything (`driver`), the staging threads move the data. The commit rule is kept here: a result whose old value is
-//! not read arrives directly, as its tiles are finished, since the CPU can do the whole call again; one
-//! whose old value is read goes to host scratch, and into the caller's memory only after everything has
-//! succeeded. Nothing here knows a family, but for what makes a call unfit.
+//! The calling thread gates everything (`driver`), the staging threads move the data. The commit rule is kept
+//! here: a result whose old value is not read arrives directly, as its tiles are finished, since the CPU can
+//! do the whole call again; one whose old value is read goes to host scratch, and into the caller's memory
+//! only after everything has succeeded. Nothing here knows a family, but for what makes a call unfit.
 
 use crate::device::{Device, Work};
 use crate::driver::{Driver, Reached};
@@ -164,8 +164,8 @@ fn prepare<'d>(
     }
 }
 
-/// Where the program's buffers lie, behind the workspace.
-fn place(program: &Program, first: u64, elem_bytes: usize) -> Vec<OnDevice> {
+/// Where the program's buffers lie, one after another from `first` on.
+pub fn place(program: &Program, first: u64, elem_bytes: usize) -> Vec<OnDevice> {
     let mut next = first;
     let place = |buffer: &plan::program::Buffer| {
         let address = next;

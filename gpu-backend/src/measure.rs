@@ -3,9 +3,10 @@
 //! Only what the device does is measured here; what the figures mean is the cost model's business.
 
 use crate::device::{Device, Work};
-use crate::kernel::{Arithmetic, DeviceKernel, OnDevice};
+use crate::execute::place;
+use crate::kernel::{Arithmetic, DeviceKernel};
 use crate::pieces::cut;
-use crate::plan::program::{Area, Buffer, Kernel, Place, Rectangle, ld_bytes};
+use crate::plan::program::{Area, Buffer, Kernel, Place, Program, Rectangle};
 use crate::staging::job::{Download, Job, Kind, Pieces, Upload};
 use crate::{DuplexRates, TransferRates};
 use call::{Diag, Failure, MatMut, MatRef, Op, OutRegion, Precision, Scalar, Side, Trans, Uplo};
@@ -177,8 +178,8 @@ pub fn duplex(device: &Device, bytes: usize) -> Result<DuplexRates, Failure> {
     })
 }
 
-/// The kernel of a family without any option, and its buffers.
-fn example(op: Op, (m, n, k): (usize, usize, usize)) -> Option<(Kernel, Vec<Buffer>)> {
+/// The kernel of a family without any option, and a program of its buffers.
+fn example(op: Op, (m, n, k): (usize, usize, usize)) -> Option<(Kernel, Program)> {
     let place = |buffer| Place {
         buffer,
         row0: 0,
@@ -186,7 +187,10 @@ fn example(op: Op, (m, n, k): (usize, usize, usize)) -> Option<(Kernel, Vec<Buff
     };
     let buffers = |sizes: &[(usize, usize)]| {
         let buffer = |&(rows, cols): &(usize, usize)| Buffer { rows, cols };
-        sizes.iter().map(buffer).collect::<Vec<_>>()
+        Program {
+            buffers: sizes.iter().map(buffer).collect(),
+            ..Program::default()
+        }
     };
     let (alpha, beta) = (Scalar::ONE, Scalar::ZERO);
     let (side, uplo, trans) = (Side::L, Uplo::L, Trans::N);
@@ -287,28 +291,16 @@ pub fn kernel(
     repeat: u32,
 ) -> Result<f64, Failure> {
     let none = || Failure::Unsupported("not a level-3 family");
-    let (kernel, buffers) = example(op, size).ok_or_else(none)?;
+    let (kernel, program) = example(op, size).ok_or_else(none)?;
     let elem_bytes = precision.elem_bytes();
     let workspace_bytes = device.workspace_bytes();
-    let mut total = workspace_bytes;
-    let mut offsets = Vec::new();
-    for buffer in &buffers {
-        offsets.push(total);
-        total = total.saturating_add(buffer.bytes(elem_bytes));
-    }
+    let total = workspace_bytes.saturating_add(program.bytes(elem_bytes));
     let flops = 8.0 * size.0 as f64 * size.1 as f64 * size.2.max(size.0).max(1) as f64;
     let limit = device.limit(flops);
     let _entered = device.enter()?;
     let mut work = device.begin(total, limit)?;
     let first = work.address();
-    let matrices: Vec<OnDevice> = offsets
-        .iter()
-        .zip(&buffers)
-        .map(|(offset, buffer)| OnDevice {
-            address: first + offset,
-            ld_bytes: ld_bytes(buffer.rows * elem_bytes),
-        })
-        .collect();
+    let matrices = place(&program, first + workspace_bytes, elem_bytes);
     work.unsettle();
     fill(device, first + workspace_bytes, total - workspace_bytes)?;
     let (cuda, note) = (&device.cuda, |e| device.health.note(&e));

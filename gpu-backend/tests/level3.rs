@@ -4,7 +4,7 @@ mod common;
 
 use call::{Diag, Failure, Op, Precision};
 use common::Random;
-use common::family::{FAMILIES, Family};
+use common::family::Family;
 use gpu_backend::{Gpu, StartOptions};
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ fn gpu() -> &'static Gpu {
 }
 
 fn existing() -> impl Iterator<Item = (Op, Precision)> {
-    let all = FAMILIES
+    let all = Op::LEVEL3
         .iter()
         .flat_map(|&op| Precision::ALL.map(|p| (op, p)));
     all.filter(|&(op, precision)| Family::exists(op, precision))

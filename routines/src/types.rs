@@ -133,6 +133,24 @@ macro_rules! ops {
     };
 }
 
+impl Op {
+    /// The families of level-3 BLAS, all of which have a GPU path.
+    pub const LEVEL3: [Self; 12] = [
+        Self::Gemm,
+        Self::Gemm3m,
+        Self::Gemmtr,
+        Self::Gemmt,
+        Self::Symm,
+        Self::Hemm,
+        Self::Syrk,
+        Self::Herk,
+        Self::Syr2k,
+        Self::Her2k,
+        Self::Trmm,
+        Self::Trsm,
+    ];
+}
+
 ops! {
     /// C := alpha op(A) op(B) + beta C.
     Gemm = 1, "gemm";

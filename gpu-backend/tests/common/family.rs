@@ -7,22 +7,6 @@ use call::{
 };
 use gpu_backend::Gpu;
 
-/// Every level-3 family.
-pub const FAMILIES: [Op; 12] = [
-    Op::Gemm,
-    Op::Gemm3m,
-    Op::Gemmtr,
-    Op::Gemmt,
-    Op::Symm,
-    Op::Hemm,
-    Op::Syrk,
-    Op::Herk,
-    Op::Syr2k,
-    Op::Her2k,
-    Op::Trmm,
-    Op::Trsm,
-];
-
 /// A call.
 #[derive(Clone)]
 pub struct Family {

@@ -193,6 +193,18 @@ impl Ended {
         );
     }
 
+    /// As [`Ended::expect_success`], of a program that compares its calls and reports what is wrong.
+    #[track_caller]
+    pub fn expect_right(self, what: &str) -> Self {
+        assert!(
+            !self.stdout.contains("WRONG"),
+            "{what}:\n{}{}",
+            self.stdout,
+            self.stderr
+        );
+        self.expect_success(what)
+    }
+
     /// As [`Ended::expect_success`], and nothing may have been written to standard error.
     #[track_caller]
     pub fn expect_silent_success(self, what: &str) -> Self {
@@ -232,6 +244,23 @@ impl Program {
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// A C program that compares its calls with the same archive without us, every routed call sent to the
+    /// simulated CUDA. OpenBLAS has one thread: with more of them fork among its calls meets OpenBLAS's own
+    /// race (see "Known limits").
+    pub fn compared(exe: &Path, arguments: &[&str]) -> Self {
+        Self::new(exe, &ours())
+            .forced_to_simulated_cuda()
+            .env("OPENBLAS_NUM_THREADS", "1")
+            .arg(reference())
+            .args(arguments)
     }
 
     /// Adds a variable.

@@ -2,36 +2,17 @@
 //! unloading, memory taken by others, a device that breaks, other allocators (cases E2, E3, E5, E7 to E11).
 //! Every call of `guest.c` is compared with the same archive without us.
 
-use cases::{Ended, Program, compile, compile_with, ours, reference, scratch};
+use cases::{Ended, Program, compile, compile_with, ours, scratch};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::time::Duration;
 
 /// Some hundred small calls take a second or two alone; everything above this is a hang.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// `guest.c` with its arguments, every routed call sent to the simulated CUDA. OpenBLAS has one thread:
-/// with more of them fork among its calls meets OpenBLAS's own race (see "Known limits").
-fn guest(exe: &Path, arguments: &[&str]) -> Program {
-    let mut program = Program::new(exe, &ours())
-        .forced_to_simulated_cuda()
-        .env("OPENBLAS_NUM_THREADS", "1")
-        .arg(reference());
-    for argument in arguments {
-        program = program.arg(argument);
-    }
-    program
-}
-
+/// Right, and nothing on standard error.
 #[track_caller]
 fn right(ended: Ended, what: &str) -> Ended {
-    assert!(
-        !ended.stdout.contains("WRONG"),
-        "{what}:\n{}{}",
-        ended.stdout,
-        ended.stderr
-    );
-    ended.expect_silent_success(what)
+    ended.expect_right(what).expect_silent_success(what)
 }
 
 #[track_caller]
@@ -39,7 +20,7 @@ fn succeeds(arguments: &[&str]) {
     let what = arguments.join(" ");
     let dir = scratch!(&format!("guest-{}", what.replace(['/', ' '], "-")));
     let exe = compile_with(&dir, "guest.c", &ours(), &[]);
-    right(guest(&exe, arguments).run_for(DEADLINE), &what);
+    right(Program::compared(&exe, arguments).run_for(DEADLINE), &what);
 }
 
 #[test]
@@ -56,7 +37,10 @@ fn e10_fork_in_the_middle_of_the_start() {
     for i in 0..times {
         let after_us = (i * 20_000 / times).to_string();
         let arguments = ["mid-start", after_us.as_str()];
-        right(guest(&exe, &arguments).run_for(DEADLINE), &after_us);
+        right(
+            Program::compared(&exe, &arguments).run_for(DEADLINE),
+            &after_us,
+        );
     }
 }
 
@@ -67,7 +51,7 @@ fn e3_every_end_of_a_process_during_and_after_calls() {
     for when in ["after", "during"] {
         for how in ["return", "exit", "quick_exit", "_exit", "kill"] {
             for _ in 0..if when == "during" { 4 } else { 1 } {
-                let got = guest(&exe, &["end", how, when]).run_for(DEADLINE);
+                let got = Program::compared(&exe, &["end", how, when]).run_for(DEADLINE);
                 if how == "kill" {
                     let signal = got.status.and_then(|status| status.signal());
                     assert_eq!(signal, Some(15), "{how} {when}: {}", got.stdout);
@@ -102,7 +86,10 @@ fn the_libraries_are_closed_and_opened_again_after_the_gpu_was_used() {
     let exe = compile(&dir, "guest.c", &["-ldl", "-lpthread", "-lm"]);
     let lib = ours();
     let arguments = ["reload", lib.to_str().expect("UTF-8")];
-    right(guest(&exe, &arguments).run_for(DEADLINE), "reload");
+    right(
+        Program::compared(&exe, &arguments).run_for(DEADLINE),
+        "reload",
+    );
 }
 
 #[test]
@@ -122,7 +109,7 @@ fn e10_the_device_breaks_between_and_during_calls() {
     let dir = scratch!("sticky");
     let exe = compile_with(&dir, "guest.c", &ours(), &[]);
     for when in ["between", "during"] {
-        let got = guest(&exe, &["sticky", when])
+        let got = Program::compared(&exe, &["sticky", when])
             .run_for(DEADLINE)
             .expect_success(when);
         assert!(!got.stdout.contains("WRONG"), "{when}:\n{}", got.stdout);
@@ -140,7 +127,7 @@ fn e7_other_allocators() {
     let dir = scratch!("allocators");
     let exe = compile_with(&dir, "guest.c", &ours(), &[]);
     for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
-        let got = guest(&exe, &["fork", "24"])
+        let got = Program::compared(&exe, &["fork", "24"])
             .env("LD_PRELOAD", allocator)
             .run_for(DEADLINE);
         // The loader says so and goes on without it.
@@ -160,7 +147,7 @@ fn e7_a_program_built_with_address_sanitizer() {
     let exe = compile_with(&dir, "guest.c", &ours(), &["-fsanitize=address"]);
     for arguments in [["fork", "24"], ["rows", "40"]] {
         // The engine lives as long as the process, on purpose.
-        let got = guest(&exe, &arguments)
+        let got = Program::compared(&exe, &arguments)
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .run_for(DEADLINE);
         right(got, "guest.c with -fsanitize=address");
@@ -174,7 +161,7 @@ fn e7_a_program_built_with_thread_sanitizer() {
     let dir = scratch!("tsan");
     let exe = compile_with(&dir, "guest.c", &ours(), &["-fsanitize=thread"]);
     for arguments in [vec!["rows", "40"], vec!["signals"]] {
-        let got = guest(&exe, &arguments)
+        let got = Program::compared(&exe, &arguments)
             .env("TSAN_OPTIONS", "ignore_noninstrumented_modules=1")
             .run_for(DEADLINE);
         right(got, "guest.c with -fsanitize=thread");

@@ -1,7 +1,7 @@
 //! Many threads and many processes at once on the simulated CUDA, with faults and forks; also under
 //! valgrind (cases E1, E5, E7, E9, E10). Every call is compared with the same archive without us.
 
-use cases::{Ended, Program, compile_with, full, ours, reference, scratch, workspace};
+use cases::{Program, compile_with, full, ours, reference, scratch, workspace};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -17,26 +17,7 @@ const MOST: &str = "64";
 const DEADLINE: Duration = Duration::from_secs(400);
 
 fn stress(exe: &Path, arguments: &[&str]) -> Program {
-    let mut program = Program::new(exe, &ours())
-        .forced_to_simulated_cuda()
-        .env("GPU_OFFLOAD_THRESHOLD", THRESHOLD_FLOPS)
-        .env("OPENBLAS_NUM_THREADS", "1")
-        .arg(reference());
-    for argument in arguments {
-        program = program.arg(argument);
-    }
-    program
-}
-
-#[track_caller]
-fn right(ended: Ended, what: &str) -> Ended {
-    assert!(
-        !ended.stdout.contains("WRONG"),
-        "{what}:\n{}{}",
-        ended.stdout,
-        ended.stderr
-    );
-    ended.expect_success(what)
+    Program::compared(exe, arguments).env("GPU_OFFLOAD_THRESHOLD", THRESHOLD_FLOPS)
 }
 
 /// The counts of the simulated CUDA's report, by the words before them, and its complaints.
@@ -103,7 +84,9 @@ fn mixed_calls_of_sixteen_threads_with_faults_and_a_fork_in_the_middle() {
                 .env("GPU_OFFLOAD_LOG", "decisions")
                 .env("GPU_OFFLOAD_LOG_FILE", &log);
         }
-        let got = right(program.run_for(DEADLINE), &format!("seed {seed}"));
+        let got = program
+            .run_for(DEADLINE)
+            .expect_right(&format!("seed {seed}"));
         // The first error, and the end of the device.
         assert!(
             got.stderr.lines().count() <= 2,
@@ -148,7 +131,7 @@ fn e1_sixteen_threads_and_no_fault() {
     let got = stress(&exe, &arguments)
         .env("SIM_CUDA_REPORT", &report)
         .run_for(DEADLINE + Duration::from_secs(600));
-    let got = right(got, "E1").expect_silent_success("E1");
+    let got = got.expect_right("E1").expect_silent_success("E1");
     let (counts, complaints) = counts(&report);
     assert!(complaints.is_empty(), "{complaints:#?}");
     nothing_leaked(&counts);
@@ -172,7 +155,7 @@ fn e10_sixteen_processes_on_one_small_device() {
             .env("SIM_CUDA_MEMORY", "256M")
             .env("SIM_CUDA_REPORT", &report)
             .run_for(DEADLINE);
-        let got = right(got, &format!("process {seed}"));
+        let got = got.expect_right(&format!("process {seed}"));
         assert!(
             got.stderr.lines().count() <= 1,
             "process {seed}:\n{}",
@@ -246,7 +229,7 @@ fn valgrind(tool: &str, name: &str, calls: &str) {
         program = program.arg(argument);
     }
     let got = program.run_for(DEADLINE);
-    right(got, tool).expect_silent_success(tool);
+    got.expect_right(tool).expect_silent_success(tool);
 }
 
 #[test]

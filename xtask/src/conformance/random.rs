@@ -82,17 +82,9 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
         findings.exception(&format!("{excepted} random level-3 calls"), EXCEPTION_WHY);
     }
     if setting.route == Route::Force {
-        let names: Vec<String> = forced_routines();
+        let names: Vec<String> = routines::routed().map(|(_, _, name)| name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         tally += forced::judge(&log, &names)?;
     }
     Ok(tally)
-}
-
-/// Every routine that has a GPU path.
-pub fn forced_routines() -> Vec<String> {
-    routines::families()
-        .filter(|f| f.gate.is_some())
-        .flat_map(|f| f.routines().map(|(_, name)| name))
-        .collect()
 }

@@ -289,43 +289,42 @@ impl Objects {
         )
     }
 
-    /// Renames symbols in one member, through a file in `scratch`.
-    fn rename(&mut self, member: &str, renames: &[(String, String)], scratch: &Path) -> Result<()> {
+    /// Sends one member through objcopy, by a file in `scratch`; returns its bytes before and after.
+    fn objcopy(
+        &mut self,
+        member: &str,
+        arguments: &[String],
+        scratch: &Path,
+    ) -> Result<(usize, usize)> {
         let bytes = self
             .0
             .get_mut(member)
             .with_context(|| format!("no member {member}"))?;
         let path = scratch.join("member.o");
         fs::write(&path, &**bytes)?;
-        let mut objcopy = binutil("objcopy");
-        for (from, to) in renames {
-            objcopy.arg(format!("--redefine-sym={from}={to}"));
-        }
-        quiet(objcopy.arg(&path)).with_context(|| format!("cannot rename symbols in {member}"))?;
+        quiet(binutil("objcopy").args(arguments).arg(&path))
+            .with_context(|| format!("cannot change {member}"))?;
+        let before = bytes.len();
         *bytes = fs::read(&path)?.into();
-        Ok(())
+        Ok((before, bytes.len()))
+    }
+
+    /// Renames symbols in one member.
+    fn rename(&mut self, member: &str, renames: &[(String, String)], scratch: &Path) -> Result<()> {
+        let redefine = |(from, to): &(String, String)| format!("--redefine-sym={from}={to}");
+        let arguments: Vec<String> = renames.iter().map(redefine).collect();
+        self.objcopy(member, &arguments, scratch).map(drop)
     }
 
     /// Keeps a member from registering its destructor; `blas-shim` calls it when it is right to.
     fn take_destructor(&mut self, member: &str, scratch: &Path) -> Result<()> {
-        let bytes = self
-            .0
-            .get_mut(member)
-            .with_context(|| format!("no member {member}"))?;
-        let path = scratch.join("member.o");
-        fs::write(&path, &**bytes)?;
-        let mut objcopy = binutil("objcopy");
-        objcopy.args([
-            "--remove-section=.fini_array",
-            "--remove-section=.rela.fini_array",
-        ]);
-        quiet(objcopy.arg(&path)).with_context(|| format!("cannot change {member}"))?;
-        let changed = fs::read(&path)?;
+        let sections = [".fini_array", ".rela.fini_array"];
+        let arguments = sections.map(|section| format!("--remove-section={section}"));
+        let (before, after) = self.objcopy(member, &arguments, scratch)?;
         ensure!(
-            changed.len() < bytes.len(),
+            after < before,
             "{member} registers no destructor where it was expected"
         );
-        *bytes = changed.into();
         Ok(())
     }
 

@@ -16,21 +16,6 @@ use case::Case;
 use interpret::Order;
 use proptest::prelude::*;
 
-const FAMILIES: [Op; 12] = [
-    Op::Gemm,
-    Op::Gemm3m,
-    Op::Gemmtr,
-    Op::Gemmt,
-    Op::Symm,
-    Op::Hemm,
-    Op::Syrk,
-    Op::Herk,
-    Op::Syr2k,
-    Op::Her2k,
-    Op::Trmm,
-    Op::Trsm,
-];
-
 /// Scalars: 0, 1, -1 and two of no special kind.
 fn scalar(zero: bool) -> impl Strategy<Value = Scalar> {
     let all = [
@@ -53,7 +38,7 @@ fn trans() -> impl Strategy<Value = Trans> {
 
 prop_compose! {
     fn cases()(
-        op in proptest::sample::select(&FAMILIES[..]),
+        op in proptest::sample::select(&Op::LEVEL3[..]),
         precision in proptest::sample::select(&Precision::ALL[..]),
         (right, upper, unit) in any::<(bool, bool, bool)>(),
         transa in trans(), transb in trans(),
