@@ -116,7 +116,10 @@ for autopin in (True, False):
         measure(program, env, key, results, {"ms": key})
 measure(program, environment(GPU_OFFLOAD="off"), "cpu", results, {"ms": "cpu_ms"})
 
-gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+try:
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+except OSError:
+    gpu = "not known"
 cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
 machine = {"gpu": gpu, "cpu": cpu, "threads": options.threads, "date": time.strftime("%Y-%m-%d")}
 rows = [dict(zip(("routine", "m", "n", "k", "output"), case), **values) for case, values in results.items()]
