@@ -2,9 +2,10 @@
 //!
 //! One stub and one description for every routed symbol.
 
-use crate::{SHIM, alpha_zero, conjugated, decode};
+use crate::{SHIM, alpha_zero, conjugated};
 use core::sync::atomic::AtomicU64;
 use door::{Threshold, routed_symbol};
+use reader::level3;
 
 static SGEMM_WORK: AtomicU64 = AtomicU64::new(0);
 static DGEMM_WORK: AtomicU64 = AtomicU64::new(0);
@@ -190,413 +191,413 @@ unsafe extern "C" {
 }
 
 routed_symbol!(
-    sgemm_ => gpu_offload_cpu_sgemm_, SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, decode::fortran, Some(alpha_zero::fortran)),
+    sgemm_ => gpu_offload_cpu_sgemm_, SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, level3::fortran, Some(alpha_zero::fortran)),
     SGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
     heavy_if ["mov r10d, [r9]", "add r10d, r10d", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_sgemm => gpu_offload_cpu_cblas_sgemm, CBLAS_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 6, decode::cblas, Some(alpha_zero::cblas)),
+    cblas_sgemm => gpu_offload_cpu_cblas_sgemm, CBLAS_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 6, level3::cblas, Some(alpha_zero::cblas)),
     SGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"],
     heavy_if ["movd r10d, xmm0", "add r10d, r10d", "jz 2f"]
 );
 
 routed_symbol!(
-    dgemm_ => gpu_offload_cpu_dgemm_, DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 9, decode::fortran, Some(alpha_zero::fortran)),
+    dgemm_ => gpu_offload_cpu_dgemm_, DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 9, level3::fortran, Some(alpha_zero::fortran)),
     DGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
     heavy_if ["mov r10, [r9]", "add r10, r10", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_dgemm => gpu_offload_cpu_cblas_dgemm, CBLAS_DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 6, decode::cblas, Some(alpha_zero::cblas)),
+    cblas_dgemm => gpu_offload_cpu_cblas_dgemm, CBLAS_DGEMM_ENTRY(&SHIM, &THRESHOLDS[1], 6, level3::cblas, Some(alpha_zero::cblas)),
     DGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"],
     heavy_if ["movq r10, xmm0", "add r10, r10", "jz 2f"]
 );
 
 routed_symbol!(
-    cgemm_ => gpu_offload_cpu_cgemm_, CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 9, decode::fortran, None),
+    cgemm_ => gpu_offload_cpu_cgemm_, CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 9, level3::fortran, None),
     CGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_cgemm => gpu_offload_cpu_cblas_cgemm, CBLAS_CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 8, decode::cblas, None),
+    cblas_cgemm => gpu_offload_cpu_cblas_cgemm, CBLAS_CGEMM_ENTRY(&SHIM, &THRESHOLDS[2], 8, level3::cblas, None),
     CGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    zgemm_ => gpu_offload_cpu_zgemm_, ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 9, decode::fortran, None),
+    zgemm_ => gpu_offload_cpu_zgemm_, ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 9, level3::fortran, None),
     ZGEMM_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_zgemm => gpu_offload_cpu_cblas_zgemm, CBLAS_ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 8, decode::cblas, None),
+    cblas_zgemm => gpu_offload_cpu_cblas_zgemm, CBLAS_ZGEMM_ENTRY(&SHIM, &THRESHOLDS[3], 8, level3::cblas, None),
     ZGEMM_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    cgemm3m_ => gpu_offload_cpu_cgemm3m_, CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 9, decode::fortran, None),
+    cgemm3m_ => gpu_offload_cpu_cgemm3m_, CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 9, level3::fortran, None),
     CGEMM3M_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_cgemm3m => gpu_offload_cpu_cblas_cgemm3m, CBLAS_CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 8, decode::cblas, None),
+    cblas_cgemm3m => gpu_offload_cpu_cblas_cgemm3m, CBLAS_CGEMM3M_ENTRY(&SHIM, &THRESHOLDS[4], 8, level3::cblas, None),
     CGEMM3M_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    zgemm3m_ => gpu_offload_cpu_zgemm3m_, ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 9, decode::fortran, None),
+    zgemm3m_ => gpu_offload_cpu_zgemm3m_, ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 9, level3::fortran, None),
     ZGEMM3M_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_zgemm3m => gpu_offload_cpu_cblas_zgemm3m, CBLAS_ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 8, decode::cblas, None),
+    cblas_zgemm3m => gpu_offload_cpu_cblas_zgemm3m, CBLAS_ZGEMM3M_ENTRY(&SHIM, &THRESHOLDS[5], 8, level3::cblas, None),
     ZGEMM3M_WORK, product ["mov eax, ecx", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    sgemmtr_ => gpu_offload_cpu_sgemmtr_, SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 10, decode::fortran, None),
+    sgemmtr_ => gpu_offload_cpu_sgemmtr_, SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 10, level3::fortran, None),
     SGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_sgemmtr => gpu_offload_cpu_cblas_sgemmtr, CBLAS_SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 6, decode::cblas, None),
+    cblas_sgemmtr => gpu_offload_cpu_cblas_sgemmtr, CBLAS_SGEMMTR_ENTRY(&SHIM, &THRESHOLDS[6], 6, level3::cblas, None),
     SGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    dgemmtr_ => gpu_offload_cpu_dgemmtr_, DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 10, decode::fortran, None),
+    dgemmtr_ => gpu_offload_cpu_dgemmtr_, DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 10, level3::fortran, None),
     DGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_dgemmtr => gpu_offload_cpu_cblas_dgemmtr, CBLAS_DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 6, decode::cblas, None),
+    cblas_dgemmtr => gpu_offload_cpu_cblas_dgemmtr, CBLAS_DGEMMTR_ENTRY(&SHIM, &THRESHOLDS[7], 6, level3::cblas, None),
     DGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    cgemmtr_ => gpu_offload_cpu_cgemmtr_, CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 10, decode::fortran, Some(conjugated::fortran)),
+    cgemmtr_ => gpu_offload_cpu_cgemmtr_, CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 10, level3::fortran, Some(conjugated::fortran)),
     CGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
     heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_cgemmtr => gpu_offload_cpu_cblas_cgemmtr, CBLAS_CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 8, decode::cblas, Some(conjugated::cblas)),
+    cblas_cgemmtr => gpu_offload_cpu_cblas_cgemmtr, CBLAS_CGEMMTR_ENTRY(&SHIM, &THRESHOLDS[8], 8, level3::cblas, Some(conjugated::cblas)),
     CGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
     heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    zgemmtr_ => gpu_offload_cpu_zgemmtr_, ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 10, decode::fortran, Some(conjugated::fortran)),
+    zgemmtr_ => gpu_offload_cpu_zgemmtr_, ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 10, level3::fortran, Some(conjugated::fortran)),
     ZGEMMTR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
     heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_zgemmtr => gpu_offload_cpu_cblas_zgemmtr, CBLAS_ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 8, decode::cblas, Some(conjugated::cblas)),
+    cblas_zgemmtr => gpu_offload_cpu_cblas_zgemmtr, CBLAS_ZGEMMTR_ENTRY(&SHIM, &THRESHOLDS[9], 8, level3::cblas, Some(conjugated::cblas)),
     ZGEMMTR_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
     heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    sgemmt_ => gpu_offload_cpu_sgemmt_, SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 10, decode::fortran, None),
+    sgemmt_ => gpu_offload_cpu_sgemmt_, SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 10, level3::fortran, None),
     SGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_sgemmt => gpu_offload_cpu_cblas_sgemmt, CBLAS_SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 6, decode::cblas, None),
+    cblas_sgemmt => gpu_offload_cpu_cblas_sgemmt, CBLAS_SGEMMT_ENTRY(&SHIM, &THRESHOLDS[10], 6, level3::cblas, None),
     SGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    dgemmt_ => gpu_offload_cpu_dgemmt_, DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 10, decode::fortran, None),
+    dgemmt_ => gpu_offload_cpu_dgemmt_, DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 10, level3::fortran, None),
     DGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cblas_dgemmt => gpu_offload_cpu_cblas_dgemmt, CBLAS_DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 6, decode::cblas, None),
+    cblas_dgemmt => gpu_offload_cpu_cblas_dgemmt, CBLAS_DGEMMT_ENTRY(&SHIM, &THRESHOLDS[11], 6, level3::cblas, None),
     DGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"]
 );
 
 routed_symbol!(
-    cgemmt_ => gpu_offload_cpu_cgemmt_, CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 10, decode::fortran, Some(conjugated::fortran)),
+    cgemmt_ => gpu_offload_cpu_cgemmt_, CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 10, level3::fortran, Some(conjugated::fortran)),
     CGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
     heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_cgemmt => gpu_offload_cpu_cblas_cgemmt, CBLAS_CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 8, decode::cblas, Some(conjugated::cblas)),
+    cblas_cgemmt => gpu_offload_cpu_cblas_cgemmt, CBLAS_CGEMMT_ENTRY(&SHIM, &THRESHOLDS[12], 8, level3::cblas, Some(conjugated::cblas)),
     CGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
     heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    zgemmt_ => gpu_offload_cpu_zgemmt_, ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 10, decode::fortran, Some(conjugated::fortran)),
+    zgemmt_ => gpu_offload_cpu_zgemmt_, ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 10, level3::fortran, Some(conjugated::fortran)),
     ZGEMMT_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"],
     heavy_if ["test byte ptr [rdx], 4", "jz 2f"]
 );
 
 routed_symbol!(
-    cblas_zgemmt => gpu_offload_cpu_cblas_zgemmt, CBLAS_ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 8, decode::cblas, Some(conjugated::cblas)),
+    cblas_zgemmt => gpu_offload_cpu_cblas_zgemmt, CBLAS_ZGEMMT_ENTRY(&SHIM, &THRESHOLDS[13], 8, level3::cblas, Some(conjugated::cblas)),
     ZGEMMT_WORK, product ["mov eax, r8d", "mov r10d, r8d", "mov r10d, r9d"],
     heavy_if ["mov r10d, ecx", "cmp edi, 101", "cmove r10d, edx", "cmp r10d, 113", "jae 2f"]
 );
 
 routed_symbol!(
-    ssymm_ => gpu_offload_cpu_ssymm_, SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 8, decode::fortran, None),
+    ssymm_ => gpu_offload_cpu_ssymm_, SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 8, level3::fortran, None),
     SSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_ssymm => gpu_offload_cpu_cblas_ssymm, CBLAS_SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 5, decode::cblas, None),
+    cblas_ssymm => gpu_offload_cpu_cblas_ssymm, CBLAS_SSYMM_ENTRY(&SHIM, &THRESHOLDS[14], 5, level3::cblas, None),
     SSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    dsymm_ => gpu_offload_cpu_dsymm_, DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 8, decode::fortran, None),
+    dsymm_ => gpu_offload_cpu_dsymm_, DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 8, level3::fortran, None),
     DSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_dsymm => gpu_offload_cpu_cblas_dsymm, CBLAS_DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 5, decode::cblas, None),
+    cblas_dsymm => gpu_offload_cpu_cblas_dsymm, CBLAS_DSYMM_ENTRY(&SHIM, &THRESHOLDS[15], 5, level3::cblas, None),
     DSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    csymm_ => gpu_offload_cpu_csymm_, CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 8, decode::fortran, None),
+    csymm_ => gpu_offload_cpu_csymm_, CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 8, level3::fortran, None),
     CSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_csymm => gpu_offload_cpu_cblas_csymm, CBLAS_CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 7, decode::cblas, None),
+    cblas_csymm => gpu_offload_cpu_cblas_csymm, CBLAS_CSYMM_ENTRY(&SHIM, &THRESHOLDS[16], 7, level3::cblas, None),
     CSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zsymm_ => gpu_offload_cpu_zsymm_, ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 8, decode::fortran, None),
+    zsymm_ => gpu_offload_cpu_zsymm_, ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 8, level3::fortran, None),
     ZSYMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zsymm => gpu_offload_cpu_cblas_zsymm, CBLAS_ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 7, decode::cblas, None),
+    cblas_zsymm => gpu_offload_cpu_cblas_zsymm, CBLAS_ZSYMM_ENTRY(&SHIM, &THRESHOLDS[17], 7, level3::cblas, None),
     ZSYMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    chemm_ => gpu_offload_cpu_chemm_, CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 8, decode::fortran, None),
+    chemm_ => gpu_offload_cpu_chemm_, CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 8, level3::fortran, None),
     CHEMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_chemm => gpu_offload_cpu_cblas_chemm, CBLAS_CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 7, decode::cblas, None),
+    cblas_chemm => gpu_offload_cpu_cblas_chemm, CBLAS_CHEMM_ENTRY(&SHIM, &THRESHOLDS[18], 7, level3::cblas, None),
     CHEMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zhemm_ => gpu_offload_cpu_zhemm_, ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 8, decode::fortran, None),
+    zhemm_ => gpu_offload_cpu_zhemm_, ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 8, level3::fortran, None),
     ZHEMM_WORK, sided ["mov eax, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zhemm => gpu_offload_cpu_cblas_zhemm, CBLAS_ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 7, decode::cblas, None),
+    cblas_zhemm => gpu_offload_cpu_cblas_zhemm, CBLAS_ZHEMM_ENTRY(&SHIM, &THRESHOLDS[19], 7, level3::cblas, None),
     ZHEMM_WORK, sided ["mov eax, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    ssyrk_ => gpu_offload_cpu_ssyrk_, SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 6, decode::fortran, None),
+    ssyrk_ => gpu_offload_cpu_ssyrk_, SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 6, level3::fortran, None),
     SSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_ssyrk => gpu_offload_cpu_cblas_ssyrk, CBLAS_SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 3, decode::cblas, None),
+    cblas_ssyrk => gpu_offload_cpu_cblas_ssyrk, CBLAS_SSYRK_ENTRY(&SHIM, &THRESHOLDS[20], 3, level3::cblas, None),
     SSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    dsyrk_ => gpu_offload_cpu_dsyrk_, DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 6, decode::fortran, None),
+    dsyrk_ => gpu_offload_cpu_dsyrk_, DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 6, level3::fortran, None),
     DSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_dsyrk => gpu_offload_cpu_cblas_dsyrk, CBLAS_DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 3, decode::cblas, None),
+    cblas_dsyrk => gpu_offload_cpu_cblas_dsyrk, CBLAS_DSYRK_ENTRY(&SHIM, &THRESHOLDS[21], 3, level3::cblas, None),
     DSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    csyrk_ => gpu_offload_cpu_csyrk_, CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 6, decode::fortran, None),
+    csyrk_ => gpu_offload_cpu_csyrk_, CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 6, level3::fortran, None),
     CSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_csyrk => gpu_offload_cpu_cblas_csyrk, CBLAS_CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 5, decode::cblas, None),
+    cblas_csyrk => gpu_offload_cpu_cblas_csyrk, CBLAS_CSYRK_ENTRY(&SHIM, &THRESHOLDS[22], 5, level3::cblas, None),
     CSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zsyrk_ => gpu_offload_cpu_zsyrk_, ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 6, decode::fortran, None),
+    zsyrk_ => gpu_offload_cpu_zsyrk_, ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 6, level3::fortran, None),
     ZSYRK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zsyrk => gpu_offload_cpu_cblas_zsyrk, CBLAS_ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 5, decode::cblas, None),
+    cblas_zsyrk => gpu_offload_cpu_cblas_zsyrk, CBLAS_ZSYRK_ENTRY(&SHIM, &THRESHOLDS[23], 5, level3::cblas, None),
     ZSYRK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    cherk_ => gpu_offload_cpu_cherk_, CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 6, decode::fortran, None),
+    cherk_ => gpu_offload_cpu_cherk_, CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 6, level3::fortran, None),
     CHERK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_cherk => gpu_offload_cpu_cblas_cherk, CBLAS_CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 3, decode::cblas, None),
+    cblas_cherk => gpu_offload_cpu_cblas_cherk, CBLAS_CHERK_ENTRY(&SHIM, &THRESHOLDS[24], 3, level3::cblas, None),
     CHERK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zherk_ => gpu_offload_cpu_zherk_, ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 6, decode::fortran, None),
+    zherk_ => gpu_offload_cpu_zherk_, ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 6, level3::fortran, None),
     ZHERK_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zherk => gpu_offload_cpu_cblas_zherk, CBLAS_ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 3, decode::cblas, None),
+    cblas_zherk => gpu_offload_cpu_cblas_zherk, CBLAS_ZHERK_ENTRY(&SHIM, &THRESHOLDS[25], 3, level3::cblas, None),
     ZHERK_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    ssyr2k_ => gpu_offload_cpu_ssyr2k_, SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 8, decode::fortran, None),
+    ssyr2k_ => gpu_offload_cpu_ssyr2k_, SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 8, level3::fortran, None),
     SSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_ssyr2k => gpu_offload_cpu_cblas_ssyr2k, CBLAS_SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 5, decode::cblas, None),
+    cblas_ssyr2k => gpu_offload_cpu_cblas_ssyr2k, CBLAS_SSYR2K_ENTRY(&SHIM, &THRESHOLDS[26], 5, level3::cblas, None),
     SSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    dsyr2k_ => gpu_offload_cpu_dsyr2k_, DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 8, decode::fortran, None),
+    dsyr2k_ => gpu_offload_cpu_dsyr2k_, DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 8, level3::fortran, None),
     DSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_dsyr2k => gpu_offload_cpu_cblas_dsyr2k, CBLAS_DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 5, decode::cblas, None),
+    cblas_dsyr2k => gpu_offload_cpu_cblas_dsyr2k, CBLAS_DSYR2K_ENTRY(&SHIM, &THRESHOLDS[27], 5, level3::cblas, None),
     DSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    csyr2k_ => gpu_offload_cpu_csyr2k_, CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 8, decode::fortran, None),
+    csyr2k_ => gpu_offload_cpu_csyr2k_, CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 8, level3::fortran, None),
     CSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_csyr2k => gpu_offload_cpu_cblas_csyr2k, CBLAS_CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 7, decode::cblas, None),
+    cblas_csyr2k => gpu_offload_cpu_cblas_csyr2k, CBLAS_CSYR2K_ENTRY(&SHIM, &THRESHOLDS[28], 7, level3::cblas, None),
     CSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zsyr2k_ => gpu_offload_cpu_zsyr2k_, ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 8, decode::fortran, None),
+    zsyr2k_ => gpu_offload_cpu_zsyr2k_, ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 8, level3::fortran, None),
     ZSYR2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zsyr2k => gpu_offload_cpu_cblas_zsyr2k, CBLAS_ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 7, decode::cblas, None),
+    cblas_zsyr2k => gpu_offload_cpu_cblas_zsyr2k, CBLAS_ZSYR2K_ENTRY(&SHIM, &THRESHOLDS[29], 7, level3::cblas, None),
     ZSYR2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    cher2k_ => gpu_offload_cpu_cher2k_, CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 8, decode::fortran, None),
+    cher2k_ => gpu_offload_cpu_cher2k_, CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 8, level3::fortran, None),
     CHER2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_cher2k => gpu_offload_cpu_cblas_cher2k, CBLAS_CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 6, decode::cblas, None),
+    cblas_cher2k => gpu_offload_cpu_cblas_cher2k, CBLAS_CHER2K_ENTRY(&SHIM, &THRESHOLDS[30], 6, level3::cblas, None),
     CHER2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    zher2k_ => gpu_offload_cpu_zher2k_, ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 8, decode::fortran, None),
+    zher2k_ => gpu_offload_cpu_zher2k_, ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 8, level3::fortran, None),
     ZHER2K_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cblas_zher2k => gpu_offload_cpu_cblas_zher2k, CBLAS_ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 6, decode::cblas, None),
+    cblas_zher2k => gpu_offload_cpu_cblas_zher2k, CBLAS_ZHER2K_ENTRY(&SHIM, &THRESHOLDS[31], 6, level3::cblas, None),
     ZHER2K_WORK, product ["mov eax, ecx", "mov r10d, ecx", "mov r10d, r8d"]
 );
 
 routed_symbol!(
-    strmm_ => gpu_offload_cpu_strmm_, STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 9, decode::fortran, None),
+    strmm_ => gpu_offload_cpu_strmm_, STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 9, level3::fortran, None),
     STRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_strmm => gpu_offload_cpu_cblas_strmm, CBLAS_STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 5, decode::cblas, None),
+    cblas_strmm => gpu_offload_cpu_cblas_strmm, CBLAS_STRMM_ENTRY(&SHIM, &THRESHOLDS[32], 5, level3::cblas, None),
     STRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    dtrmm_ => gpu_offload_cpu_dtrmm_, DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 9, decode::fortran, None),
+    dtrmm_ => gpu_offload_cpu_dtrmm_, DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 9, level3::fortran, None),
     DTRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_dtrmm => gpu_offload_cpu_cblas_dtrmm, CBLAS_DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 5, decode::cblas, None),
+    cblas_dtrmm => gpu_offload_cpu_cblas_dtrmm, CBLAS_DTRMM_ENTRY(&SHIM, &THRESHOLDS[33], 5, level3::cblas, None),
     DTRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ctrmm_ => gpu_offload_cpu_ctrmm_, CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 9, decode::fortran, None),
+    ctrmm_ => gpu_offload_cpu_ctrmm_, CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 9, level3::fortran, None),
     CTRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ctrmm => gpu_offload_cpu_cblas_ctrmm, CBLAS_CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 6, decode::cblas, None),
+    cblas_ctrmm => gpu_offload_cpu_cblas_ctrmm, CBLAS_CTRMM_ENTRY(&SHIM, &THRESHOLDS[34], 6, level3::cblas, None),
     CTRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ztrmm_ => gpu_offload_cpu_ztrmm_, ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 9, decode::fortran, None),
+    ztrmm_ => gpu_offload_cpu_ztrmm_, ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 9, level3::fortran, None),
     ZTRMM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ztrmm => gpu_offload_cpu_cblas_ztrmm, CBLAS_ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 6, decode::cblas, None),
+    cblas_ztrmm => gpu_offload_cpu_cblas_ztrmm, CBLAS_ZTRMM_ENTRY(&SHIM, &THRESHOLDS[35], 6, level3::cblas, None),
     ZTRMM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    strsm_ => gpu_offload_cpu_strsm_, STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 9, decode::fortran, None),
+    strsm_ => gpu_offload_cpu_strsm_, STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 9, level3::fortran, None),
     STRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_strsm => gpu_offload_cpu_cblas_strsm, CBLAS_STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 5, decode::cblas, None),
+    cblas_strsm => gpu_offload_cpu_cblas_strsm, CBLAS_STRSM_ENTRY(&SHIM, &THRESHOLDS[36], 5, level3::cblas, None),
     STRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    dtrsm_ => gpu_offload_cpu_dtrsm_, DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 9, decode::fortran, None),
+    dtrsm_ => gpu_offload_cpu_dtrsm_, DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 9, level3::fortran, None),
     DTRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_dtrsm => gpu_offload_cpu_cblas_dtrsm, CBLAS_DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 5, decode::cblas, None),
+    cblas_dtrsm => gpu_offload_cpu_cblas_dtrsm, CBLAS_DTRSM_ENTRY(&SHIM, &THRESHOLDS[37], 5, level3::cblas, None),
     DTRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ctrsm_ => gpu_offload_cpu_ctrsm_, CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 9, decode::fortran, None),
+    ctrsm_ => gpu_offload_cpu_ctrsm_, CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 9, level3::fortran, None),
     CTRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ctrsm => gpu_offload_cpu_cblas_ctrsm, CBLAS_CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 6, decode::cblas, None),
+    cblas_ctrsm => gpu_offload_cpu_cblas_ctrsm, CBLAS_CTRSM_ENTRY(&SHIM, &THRESHOLDS[38], 6, level3::cblas, None),
     CTRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );
 
 routed_symbol!(
-    ztrsm_ => gpu_offload_cpu_ztrsm_, ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 9, decode::fortran, None),
+    ztrsm_ => gpu_offload_cpu_ztrsm_, ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 9, level3::fortran, None),
     ZTRSM_WORK, sided ["mov eax, [r8]", "mov r10d, [r9]"]
 );
 
 routed_symbol!(
-    cblas_ztrsm => gpu_offload_cpu_cblas_ztrsm, CBLAS_ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 6, decode::cblas, None),
+    cblas_ztrsm => gpu_offload_cpu_cblas_ztrsm, CBLAS_ZTRSM_ENTRY(&SHIM, &THRESHOLDS[39], 6, level3::cblas, None),
     ZTRSM_WORK, sided ["mov eax, r9d", "mov r10d, [rsp + 8]"]
 );

@@ -5,7 +5,6 @@
 
 mod alpha_zero;
 mod conjugated;
-mod decode;
 mod exit;
 mod extra;
 mod generated;

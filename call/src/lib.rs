@@ -3,9 +3,11 @@
 //! The door decodes raw pointers into these types once, after every argument was checked; whatever
 //! stands behind works on views whose bounds are known. No FFI, no CUDA and no policy here.
 
+mod lapack;
 mod region;
 mod view;
 
+pub use lapack::{LapackCall, MAX_LETTERS, MAX_MATRICES, MAX_VECTORS, Matrix, Vector, VectorKind};
 pub use region::{Area, OutRegion, PartitionError, Rectangle, TileMut};
 pub use routines::{Diag, Op, Precision, Side, Trans, Uplo};
 pub use view::{MatMut, MatRef};
@@ -127,9 +129,15 @@ impl<'a> Level3Call<'a> {
 }
 
 /// A legal call that is not a quick return.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives on the stack of each call; a box would be an allocation before the decision"
+)]
 pub enum Call<'a> {
     /// Level-3 BLAS.
     Level3(Level3Call<'a>),
+    /// LAPACK.
+    Lapack(LapackCall<'a>),
 }
 
 impl Call<'_> {
@@ -144,6 +152,17 @@ impl Call<'_> {
                 k: call.k as u64,
                 right: call.side == Side::R,
                 beta_zero: call.beta.is_zero(),
+                letters: [0; MAX_LETTERS],
+            },
+            Call::Lapack(call) => routines::Shape {
+                op: call.op,
+                precision: call.precision,
+                m: call.m as u64,
+                n: call.n as u64,
+                k: call.k as u64,
+                right: call.side() == Some(Side::R),
+                beta_zero: false,
+                letters: call.letters,
             },
         }
     }

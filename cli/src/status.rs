@@ -116,6 +116,7 @@ fn square(precision: Precision, n: u64) -> Shape {
         k: n,
         right: false,
         beta_zero: true,
+        letters: [0; 4],
     }
 }
 

@@ -55,6 +55,7 @@ fn any_shape_wins(
             k: k.ceil() as u64,
             right,
             beta_zero: true,
+            letters: [0; 4],
         };
         decide(profile, &shape, &Situation::default(), level).route == Route::Gpu
     };

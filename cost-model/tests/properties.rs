@@ -74,6 +74,7 @@ fn gemm(precision: Precision, m: u64, n: u64, k: u64) -> Shape {
         k,
         right: false,
         beta_zero: true,
+        letters: [0; 4],
     }
 }
 

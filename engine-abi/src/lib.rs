@@ -8,7 +8,7 @@
 use core::ffi::{c_char, c_void};
 
 /// Version of the structs below. It changes whenever one of them changes in any way.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// File name and SONAME of the engine, found in the directory of the shim's own real path.
 pub const ENGINE_SONAME: &str = "libgpu_offload.so.0";
@@ -44,6 +44,8 @@ pub struct EngineTable {
     /// result is in the caller's memory, [`OUTCOME_UNTOUCHED`] when nothing was written and the shim
     /// must run the CPU routine itself. Never unwinds.
     pub route: unsafe extern "C" fn(call: *const RoutedCall) -> u32,
+    /// As `route`, for a call of LAPACK.
+    pub route_lapack: unsafe extern "C" fn(call: *const RoutedLapack) -> u32,
 }
 
 /// Type of [`ENGINE_ENTRY`]: registers the host, returns the engine's table, or null when the engine
@@ -108,6 +110,65 @@ pub struct RoutedCall {
     /// stack). The engine keeps no host beyond the call that named it, so a shim may be unloaded.
     pub host: *const HostTable,
     /// Runs the CPU routine with the caller's own arguments. Called at most once, on this thread.
+    pub cpu: unsafe extern "C" fn(frame: *const c_void),
+    /// The argument of `cpu`.
+    pub frame: *const c_void,
+}
+
+/// The most option letters of a routine.
+pub const MAX_LETTERS: usize = 4;
+/// The most matrices of a routine.
+pub const MAX_MATRICES: usize = 4;
+/// The most vectors of a routine.
+pub const MAX_VECTORS: usize = 6;
+
+/// A matrix argument as it came.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RawMatrix {
+    /// First element; not looked at where the options make the matrix unreferenced.
+    pub data: *mut c_void,
+    /// Leading dimension in elements.
+    pub ld: i64,
+}
+
+/// One legal call of a LAPACK routine that is neither a quick return nor a workspace query, with positive
+/// dimensions and a workspace of at least the best length. The shim has asked the CPU routine for that length with
+/// the caller's own arguments, so `info` is 0 and the first word of each workspace holds what LAPACK leaves
+/// there.
+///
+/// Letters, matrices and vectors stand in the order of the routine's Fortran arguments; what lies beyond the
+/// last one is zero.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RoutedLapack {
+    /// `size_of::<RoutedLapack>()` of the shim.
+    pub struct_bytes: u32,
+    /// `routines::Op` as its code.
+    pub op: u32,
+    /// `b'S'`, `b'D'`, `b'C'` or `b'Z'`.
+    pub precision: u8,
+    /// Bytes of an INTEGER: 4 or 8.
+    pub integer_bytes: u8,
+    /// Zero.
+    pub reserved: [u8; 2],
+    /// Option letters, upper-case ASCII.
+    pub letters: [u8; MAX_LETTERS],
+    /// Rows; `n` where the routine has no m.
+    pub m: i64,
+    /// Columns.
+    pub n: i64,
+    /// Right-hand sides or reflectors; `n` where the routine has neither.
+    pub k: i64,
+    /// The matrices.
+    pub matrices: [RawMatrix; MAX_MATRICES],
+    /// The vectors.
+    pub vectors: [*mut c_void; MAX_VECTORS],
+    /// INTEGER that returns 0 when the call is done.
+    pub info: *mut c_void,
+    /// As in [`RoutedCall`].
+    pub host: *const HostTable,
+    /// As in [`RoutedCall`].
     pub cpu: unsafe extern "C" fn(frame: *const c_void),
     /// The argument of `cpu`.
     pub frame: *const c_void,

@@ -23,7 +23,9 @@ pub use process::Slot;
 pub use start::{Device, StartFailure};
 
 use config::{Mode, Settings};
-use engine_abi::{ABI_VERSION, EngineTable, HostTable, OUTCOME_UNTOUCHED, RoutedCall};
+use engine_abi::{
+    ABI_VERSION, EngineTable, HostTable, OUTCOME_UNTOUCHED, RoutedCall, RoutedLapack,
+};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ static TABLE: EngineTable = EngineTable {
     abi_version: ABI_VERSION,
     struct_bytes: size_of::<EngineTable>() as u32,
     route,
+    route_lapack,
 };
 
 /// Registers a shim; see `engine_abi::EngineEntry`. Null if the shim is of another ABI version.
@@ -125,6 +128,11 @@ unsafe extern "C" fn route(call: *const RoutedCall) -> u32 {
         Ok(Some(engine)) => unsafe { engine.route(raw) },
         _ => OUTCOME_UNTOUCHED,
     }
+}
+
+/// No family of LAPACK has a GPU path yet.
+unsafe extern "C" fn route_lapack(_: *const RoutedLapack) -> u32 {
+    OUTCOME_UNTOUCHED
 }
 
 extern "C" fn finish() {

@@ -325,6 +325,7 @@ impl Backend for Gpu {
     fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure> {
         match call {
             Call::Level3(call) => execute::run(&self.device, call),
+            Call::Lapack(_) => Err(Failure::Unsupported("LAPACK")),
         }
     }
 }

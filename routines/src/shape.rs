@@ -19,6 +19,9 @@ pub struct Shape {
     pub right: bool,
     /// The output is not read.
     pub beta_zero: bool,
+    /// A LAPACK routine's option letters, upper case, in the table's order; zeros beyond the last and for
+    /// level-3 BLAS, whose options do not change the work.
+    pub letters: [u8; 4],
 }
 
 impl Shape {

@@ -94,6 +94,7 @@ fn work_and_its_flops_check_values() {
         k: 7,
         right,
         beta_zero: false,
+        letters: [0; 4],
     };
     assert_eq!(shape(Op::Gemm, false).work(), 105);
     assert_eq!(shape(Op::Trsm, false).work(), 45);

@@ -96,8 +96,8 @@ fn entries(library: Library) -> Result<String> {
     }
     Ok(format!(
         "//! {HEADER}\n//!\n//! One stub and one description for every routed symbol.\n\n\
-         use crate::{{SHIM, alpha_zero, conjugated, decode}};\nuse core::sync::atomic::AtomicU64;\n\
-         use door::{{Threshold, routed_symbol}};\n\n{words}\n\
+         use crate::{{SHIM, alpha_zero, conjugated}};\nuse core::sync::atomic::AtomicU64;\n\
+         use door::{{Threshold, routed_symbol}};\nuse reader::level3;\n\n{words}\n\
          const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
          Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
          /// The threshold words of this library, one a routine.\n\
@@ -190,7 +190,7 @@ impl<'a> Symbol<'a> {
             None => ("None".to_owned(), String::new()),
         };
         Ok(format!(
-            "routed_symbol!(\n    {} => {}, {}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, decode::{reader}, {mend}),\n    \
+            "routed_symbol!(\n    {} => {}, {}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, level3::{reader}, {mend}),\n    \
              {word}, {kind} [{loads}]{heavy_if}\n);\n",
             self.name,
             self.cpu(),

@@ -60,7 +60,9 @@ impl Backend for Mock {
         if let Some(f) = s.compute_failure.lock().expect("lock").clone() {
             return Err(f);
         }
-        let Call::Level3(g) = call;
+        let Call::Level3(g) = call else {
+            return Err(Failure::Unsupported("not a level-3 routine"));
+        };
         let result = reference::result(g);
         let failure = s.commit_failure.lock().expect("lock").clone();
         if failure.is_some() && g.beta.is_zero() {

@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("routines", &[]),
     ("engine-abi", &[]),
     ("door", &["engine-abi"]),
+    ("reader", &["routines", "engine-abi", "door"]),
     ("call", &["routines"]),
     ("cost-model", &["routines"]),
     ("cpu-backend", &["routines", "call"]),
@@ -25,9 +26,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "blas-shim",
-        &["routines", "engine-abi", "door", "cpu-backend"],
+        &["routines", "engine-abi", "door", "reader", "cpu-backend"],
     ),
-    ("lapack-shim", &["routines", "engine-abi", "door"]),
+    ("lapack-shim", &["routines", "engine-abi", "door", "reader"]),
     (
         "cli",
         &["routines", "call", "cost-model", "gpu-backend", "engine"],

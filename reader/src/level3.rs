@@ -44,7 +44,7 @@ unsafe extern "C" fn no_cpu(_: *const core::ffi::c_void) {}
 ///
 /// # Safety
 /// The frame holds the arguments of such a call of the threshold's routine.
-pub(crate) unsafe fn fortran(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
+pub unsafe fn fortran(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
     let (family, precision) = (family(Op::from_code(t.op)?), routine_precision(t)?);
     let mut call = EMPTY;
     for (i, arg) in family.args_of(precision).iter().enumerate() {
@@ -73,7 +73,7 @@ pub(crate) unsafe fn fortran(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u6
 ///
 /// # Safety
 /// The frame holds the arguments of such a call of the threshold's routine.
-pub(crate) unsafe fn cblas(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
+pub unsafe fn cblas(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
     let (family, precision) = (family(Op::from_code(t.op)?), routine_precision(t)?);
     let mut call = EMPTY;
     // SAFETY: the layout is the first argument of every routine here, an enumeration.
