@@ -217,14 +217,16 @@ fn recorded(suite: Suite, setting: &Setting, report: &Path) -> Result<Tally> {
         }
     });
     let name = |suite: &Suite| format!("{suite:?}");
+    let report = workspace().join(report);
     report::keep(
+        &report,
         &name(&suite),
         &findings,
         tally,
         start.elapsed().as_secs_f64(),
     )?;
     let all: Vec<String> = Suite::value_variants().iter().map(name).collect();
-    report::write(&workspace().join(report), &all)?;
+    report::write(&report, &all)?;
     Ok(tally)
 }
 

@@ -1,10 +1,9 @@
 //! The committed report of `conformance --full`: on what it ran, what each suite counted, what the
-//! stock library counts, and every exception with its reason. Suites may run one by one, so that each has
-//! a record with its own commit and date; the report is made of the records. It only writes down what
-//! was measured.
+//! stock library counts, and every exception with its reason. Suites may run one by one, on any machine, so
+//! that each has a record with its own commit and date, which is committed beside the report; the report is
+//! made of the records. It only writes down what was measured.
 
 use super::Tally;
-use super::client_run::{as_file_name, cache};
 use crate::tools::{quiet, workspace};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -69,15 +68,19 @@ fn machine() -> String {
     )
 }
 
-/// Where the record of a suite's last full run is kept.
-fn record(suite: &str) -> Result<PathBuf> {
-    let folder = cache()?.join("report");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    Ok(folder.join(as_file_name(&format!("{suite}.json"))))
+/// Where the record of a suite's last full run is kept: in a folder with the report's name.
+fn record(report: &Path, suite: &str) -> PathBuf {
+    report.with_extension("").join(format!("{suite}.json"))
 }
 
 /// Keeps what a full run of one suite found.
-pub fn keep(suite: &str, findings: &Findings, tally: Tally, wall_s: f64) -> Result<()> {
+pub fn keep(
+    report: &Path,
+    suite: &str,
+    findings: &Findings,
+    tally: Tally,
+    wall_s: f64,
+) -> Result<()> {
     let commit = in_git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = !in_git(&[
         "status",
@@ -86,6 +89,7 @@ pub fn keep(suite: &str, findings: &Findings, tally: Tally, wall_s: f64) -> Resu
         "--",
         ".",
         ":!docs/conformance.md",
+        ":!docs/conformance",
     ])?
     .is_empty();
     let date = quiet(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
@@ -105,8 +109,14 @@ pub fn keep(suite: &str, findings: &Findings, tally: Tally, wall_s: f64) -> Resu
         "rows": rows,
         "exceptions": findings.exceptions,
     });
-    let file = record(suite)?;
-    fs::write(&file, kept.to_string()).with_context(|| format!("cannot write {}", file.display()))
+    let file = record(report, suite);
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    // Indented, so that a change of one count is a change of one line.
+    let text = format!("{kept:#}\n");
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn text_of(value: &Value) -> &str {
@@ -122,12 +132,12 @@ pub fn write(file: &Path, suites: &[String]) -> Result<()> {
     let (mut exceptions, mut machines, mut sum) =
         (String::new(), BTreeSet::new(), Tally::default());
     for suite in suites {
-        let Ok(text) = fs::read_to_string(record(suite)?) else {
+        let Ok(text) = fs::read_to_string(record(file, suite)) else {
             writeln!(parts, "| {suite} | not run | | | | | |")?;
             continue;
         };
         let kept: Value = serde_json::from_str(&text)
-            .with_context(|| format!("the record of {suite} is no JSON; delete the cache"))?;
+            .with_context(|| format!("{} is no JSON", record(file, suite).display()))?;
         let count = |name: &str| kept[name].as_u64().unwrap_or_default();
         sum += Tally {
             passed: count("passed"),
