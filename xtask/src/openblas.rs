@@ -139,6 +139,12 @@ pub fn lapack_test_programs(dir: &Path) -> Result<PathBuf> {
     Ok(unpacked.join(source::LIB).join("lapack"))
 }
 
+/// Netlib's own `liblapack.so.3` of the pinned release, unpacked into `dir`.
+pub fn netlib_lapack(dir: &Path) -> Result<PathBuf> {
+    let unpacked = debian::unpack(None, &[debian::NETLIB_LAPACK], &cache_dir()?, dir)?;
+    Ok(unpacked.join(source::LIB).join("lapack/liblapack.so.3"))
+}
+
 /// `$XDG_CACHE_HOME/gpu-offload/openblas`, by default below `~/.cache`.
 fn cache_dir() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")

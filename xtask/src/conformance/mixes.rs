@@ -1,12 +1,14 @@
 //! Alternatives are switched one by one, so each library of ours must work beside any foreign one:
-//! the reference's and Debian's OpenBLAS, in every order of switching. Nothing on this machine is
-//! switched: the packages are unpacked into the cache and update-alternatives works on its own folders.
+//! the reference's, Debian's OpenBLAS and netlib's LAPACK of the release that ours holds, in every order of
+//! switching. Nothing on this machine is switched: the packages are unpacked into the cache and
+//! update-alternatives works on its own folders.
 
 use super::client_run::{Client, scratch};
 use super::clients::{PYTHON, compile, guest_clients, lines_of, sources};
 use super::debian::{self, Guests};
 use super::report::{Findings, Row};
 use super::{Setting, Tally};
+use crate::openblas;
 use crate::tools::quiet;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -15,10 +17,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One provider's two libraries.
+/// One provider's libraries.
 struct Provider {
     name: &'static str,
-    blas: PathBuf,
+    /// `None`: only a LAPACK, which is there for other systems' releases of it.
+    blas: Option<PathBuf>,
     lapack: PathBuf,
 }
 
@@ -45,7 +48,12 @@ impl Alternatives {
             root: root.to_owned(),
         };
         for (number, p) in providers.iter().enumerate() {
-            for (name, file) in [("libblas.so.3", &p.blas), ("liblapack.so.3", &p.lapack)] {
+            let files = [
+                ("libblas.so.3", p.blas.as_ref()),
+                ("liblapack.so.3", Some(&p.lapack)),
+            ];
+            for (name, file) in files {
+                let Some(file) = file else { continue };
                 let link = this.lib().join(name);
                 let priority = (10 * number + 10).to_string();
                 this.call(&[
@@ -70,6 +78,9 @@ impl Alternatives {
     }
 }
 
+/// Ours with ours, each of ours with the two other providers' counterpart, and our BLAS with netlib's LAPACK.
+const MIXES: usize = 6;
+
 /// Threads of the C client with OPENBLAS_NUM_THREADS=2: its own and one of the pool's.
 const THREADS_OF_ONE_POOL: &str = "threads 2";
 
@@ -82,17 +93,22 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     let providers = [
         Provider {
             name: "reference",
-            blas: foreign.join("blas/libblas.so.3"),
+            blas: Some(foreign.join("blas/libblas.so.3")),
             lapack: foreign.join("lapack/liblapack.so.3"),
         },
         Provider {
             name: "Debian's OpenBLAS",
-            blas: foreign.join("openblas-pthread/libblas.so.3"),
+            blas: Some(foreign.join("openblas-pthread/libblas.so.3")),
             lapack: foreign.join("openblas-pthread/liblapack.so.3"),
         },
         Provider {
+            name: "netlib's 3.12",
+            blas: None,
+            lapack: openblas::netlib_lapack(folder.path())?,
+        },
+        Provider {
             name: "ours",
-            blas: setting.lib().join("libblas.so.3"),
+            blas: Some(setting.lib().join("libblas.so.3")),
             lapack: setting.lib().join("liblapack.so.3"),
         },
     ];
@@ -115,7 +131,8 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
                     (outer, inner)
                 };
                 let (b, l) = (&providers[blas], &providers[lapack]);
-                alternatives.set("libblas.so.3", &b.blas)?;
+                let Some(b_library) = &b.blas else { continue };
+                alternatives.set("libblas.so.3", b_library)?;
                 alternatives.set("liblapack.so.3", &l.lapack)?;
                 if b.name != "ours" && l.name != "ours" {
                     continue;
@@ -149,9 +166,9 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
             }
         }
     }
-    tally.check(seen.len() == 5 && seen.values().all(|&times| times == 2));
+    tally.check(seen.len() == MIXES && seen.values().all(|&times| times == 2));
     findings.row(Row {
-        suite: "Mixes of one library with the reference's or Debian's OpenBLAS: residuals"
+        suite: "Mixes of one library with the reference's, Debian's OpenBLAS or netlib's LAPACK 3.12: residuals"
             .to_owned(),
         ours: tally.to_string(),
         stock: "LAPACK's own bound, 30 n eps".to_owned(),

@@ -37,6 +37,13 @@ pub const TMGLIB: Package = Package {
     sha256: "a108fbde241938eb4ff4ba91a5201401b6fb2c2eda17cf971703fd26154b3331",
 };
 
+/// Netlib's own liblapack.so.3 of the release whose LAPACK is in the pinned OpenBLAS; it loads with glibc 2.29.
+pub const NETLIB_LAPACK: Package = Package {
+    name: "liblapack3",
+    version: "3.12.1-6",
+    sha256: "abfc59c8410beee738617bb6daf86b295e45ec0bd08cc0e97bfecc3cfa40fe75",
+};
+
 /// Netlib's LAPACK test programs of the release whose LAPACK is in the pinned OpenBLAS.
 pub const LAPACK_TEST: Package = Package {
     name: "liblapack-test",
