@@ -19,6 +19,9 @@ macro_rules! say {
 pub(crate) use say;
 
 mod calibrate;
+mod completions;
+mod env;
+mod man;
 mod prefix;
 mod run;
 mod status;
@@ -42,6 +45,13 @@ enum Command {
     Status(status::Args),
     /// Measure this machine, so that calls go where they finish sooner
     Calibrate(calibrate::Args),
+    /// Print the lines with which a shell uses the libraries
+    Env(env::Args),
+    /// Print the completions for a shell
+    Completions(completions::Args),
+    /// Write man pages, completions and an example of the configuration, for packages
+    #[command(hide = true)]
+    PackageFiles(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +59,9 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::PackageFiles(args) => man::run(&args),
     };
     outcome.unwrap_or_else(|e| {
         eprintln!("gpu-offload: {e:#}");

@@ -1,4 +1,5 @@
-//! Where this program is installed: DIR/bin/gpu-offload beside DIR/lib/libblas.so.3.
+//! Where this program is installed: DIR/bin/gpu-offload beside DIR/lib/libblas.so.3, or, by a
+//! distribution's package, beside the libraries' own folder below DIR/lib.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -11,17 +12,24 @@ pub const LIBRARIES: [(&str, &str); 4] = [
     ("libgpu_offload.so.0", "the engine"),
 ];
 
+/// Debian's place for the libraries, below `lib`.
+const PACKAGED: &str = "x86_64-linux-gnu/gpu-offload";
+
 /// The library folder of this installation, symbolic links resolved.
 pub fn library_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot find this program's own path")?;
     let exe = exe
         .canonicalize()
         .with_context(|| format!("cannot resolve {}", exe.display()))?;
-    Ok(exe
-        .parent()
-        .and_then(Path::parent)
-        .unwrap_or(Path::new("/"))
-        .join("lib"))
+    let prefix = exe.parent().and_then(Path::parent);
+    let lib = prefix.unwrap_or(Path::new("/")).join("lib");
+    // A distribution's own libblas.so.3 may lie in `lib`; the engine is nobody else's.
+    let packaged = lib.join(PACKAGED);
+    Ok(if packaged.join("libgpu_offload.so.0").exists() {
+        packaged
+    } else {
+        lib
+    })
 }
 
 /// The path of the installed BLAS library.

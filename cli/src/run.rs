@@ -91,10 +91,13 @@ fn r_path(library_dir: &Path) -> Option<OsString> {
     if let Some(old) = std::env::var_os("R_LD_LIBRARY_PATH") {
         return Some(before(library_dir, Some(old)));
     }
-    let home = std::env::var_os("R_HOME")
-        .map(PathBuf::from)
-        .or_else(r_home)?;
-    Some(before(library_dir, Some(home.join("lib").into_os_string())))
+    Some(before(library_dir, Some(r_libraries()?.into_os_string())))
+}
+
+/// The library folder of the R that would be started, if there is one.
+pub fn r_libraries() -> Option<PathBuf> {
+    let home = std::env::var_os("R_HOME").map(PathBuf::from);
+    Some(home.or_else(r_home)?.join("lib"))
 }
 
 /// What the first `R` of the PATH calls its home; nothing runs where there is none.
