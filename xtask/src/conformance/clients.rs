@@ -14,15 +14,26 @@ use std::process::Command;
 /// Debian's Python, for which python3-numpy is packaged.
 pub const PYTHON: &str = "/usr/bin/python3";
 
-/// What runs in CI: everything in NumPy that calls BLAS or LAPACK.
+/// What runs in CI: everything in NumPy that calls BLAS or LAPACK. Where its core is differs.
 const NUMPY_SUBSET: &[&str] = &[
     "numpy.linalg",
-    "numpy.core.tests.test_multiarray",
-    "numpy.core.tests.test_numeric",
-    "numpy.core.tests.test_einsum",
+    "CORE.tests.test_multiarray",
+    "CORE.tests.test_numeric",
+    "CORE.tests.test_einsum",
     "numpy.matrixlib",
     "numpy.polynomial",
 ];
+
+/// The modules of [`NUMPY_SUBSET`] in a version of NumPy, which renamed its core with 2.0.
+fn numpy_subset(version: &str) -> Vec<String> {
+    let major: Option<u32> = version.split('.').next().and_then(|n| n.parse().ok());
+    let core = match major {
+        Some(..=1) => "numpy.core",
+        _ => "numpy._core",
+    };
+    let named = NUMPY_SUBSET.iter().map(|m| m.replace("CORE", core));
+    named.collect()
+}
 
 /// SciPy's tests that may fail on the prefix only, and why.
 const SCIPY_EXCEPTIONS: &[(&str, &str)] = &[];
@@ -53,15 +64,17 @@ pub fn compile(source: &str, lib: &Path, into: &Scratch) -> Result<PathBuf> {
     Ok(exe)
 }
 
+fn numpy_version() -> Result<String> {
+    let version =
+        quiet(Command::new(PYTHON).args(["-c", "import numpy; print(numpy.__version__)"]))
+            .with_context(|| format!("no NumPy for {PYTHON}; run `cargo xtask setup`"))?;
+    Ok(version.trim().to_owned())
+}
+
 /// The stock NumPy result is that of the system's libraries: NumPy's version and the real files of the
 /// system's BLAS and LAPACK.
-fn system_key(module: &str) -> Result<String> {
-    let version = quiet(Command::new(PYTHON).args([
-        "-c",
-        &format!("import {module}; print({module}.__version__)"),
-    ]))
-    .with_context(|| format!("no {module} for {PYTHON}; run `cargo xtask setup`"))?;
-    let mut key = version.trim().to_owned();
+fn system_key(version: &str) -> Result<String> {
+    let mut key = version.to_owned();
     for name in ["libblas.so.3", "liblapack.so.3"] {
         let real = fs::canonicalize(Path::new("/usr/lib/x86_64-linux-gnu").join(name))
             .with_context(|| format!("the system has no {name}; run `cargo xtask setup`"))?;
@@ -72,15 +85,17 @@ fn system_key(module: &str) -> Result<String> {
 }
 
 fn numpy(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
+    let version = numpy_version()?;
     let modules = if setting.full {
-        &["numpy"][..]
+        vec!["numpy".to_owned()]
     } else {
-        NUMPY_SUBSET
+        numpy_subset(&version)
     };
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
     let suite = pytest::Suite {
         name: "NumPy",
-        modules,
-        stock_key: system_key("numpy")?,
+        modules: &modules,
+        stock_key: system_key(&version)?,
         stock: "the system's own libraries",
         exceptions: &[],
     };
@@ -186,4 +201,16 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     });
     tally += numpy(setting, findings)?;
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numpy_subset;
+
+    #[test]
+    fn numpys_core_is_named_as_its_version_does() {
+        let second = |version| numpy_subset(version).swap_remove(1);
+        assert_eq!(second("1.24.2"), "numpy.core.tests.test_multiarray");
+        assert_eq!(second("2.2.4"), "numpy._core.tests.test_multiarray");
+    }
 }

@@ -48,7 +48,7 @@ fn in_git(arguments: &[&str]) -> Result<String> {
     Ok(quiet(&mut git)?.trim().to_owned())
 }
 
-/// CPU model, cores and system, in words.
+/// Processor, cores and system, in words.
 fn machine() -> String {
     let field = |file: &str, name: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -60,9 +60,12 @@ fn machine() -> String {
             .trim_matches('"')
             .to_owned()
     };
+    // The name alone does not tell which kernels OpenBLAS takes, and these decide the last digits.
     format!(
-        "{}, {} cores, {}",
+        "{} (family {}, model {}), {} cores, {}",
         field("/proc/cpuinfo", "model name"),
+        field("/proc/cpuinfo", "cpu family"),
+        field("/proc/cpuinfo", "model\t"),
         std::thread::available_parallelism().map_or(0, usize::from),
         field("/etc/os-release", "PRETTY_NAME")
     )
