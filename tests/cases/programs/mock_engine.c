@@ -36,6 +36,7 @@ struct routed_call {
 struct engine_table {
     uint32_t abi_version, struct_bytes;
     uint32_t (*route)(const struct routed_call *);
+    uint32_t (*route_lapack)(const void *);
 };
 
 enum { DONE = 0, UNTOUCHED = 1, FAMILIES = 13 };
@@ -110,7 +111,13 @@ static uint32_t route(const struct routed_call *c)
     return DONE;
 }
 
-static const struct engine_table TABLE = {1, sizeof TABLE, route};
+static uint32_t route_lapack(const void *call)
+{
+    (void)call;
+    return UNTOUCHED;
+}
+
+static const struct engine_table TABLE = {2, sizeof TABLE, route, route_lapack};
 
 const struct engine_table *gpu_offload_engine_v1(const struct host_table *host)
 {
