@@ -1,7 +1,10 @@
-//! `cargo xtask dist`: a prefix that is ready for LD_LIBRARY_PATH.
+//! `cargo xtask dist`: a prefix that is ready for LD_LIBRARY_PATH, and packages of it.
+
+mod deb;
+mod openblas;
 
 use crate::tools::{quiet, target_dir, workspace};
-use crate::{build, openblas};
+use crate::{build, openblas as archive};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,6 +24,9 @@ pub struct Args {
     /// Lay out a debug build
     #[arg(long)]
     pub debug: bool,
+    /// Also build a Debian package, into dist/
+    #[arg(long, conflicts_with_all = ["unstripped", "debug"])]
+    pub deb: bool,
 }
 
 /// What cargo builds, and its place in the prefix.
@@ -35,13 +41,16 @@ const BUILT: [(&str, &str); 4] = [
 pub fn run(args: &Args) -> Result<()> {
     let prefix = lay_out(args)?;
     println!("{}", prefix.display());
+    if args.deb {
+        println!("{}", deb::pack(&prefix)?.display());
+    }
     Ok(())
 }
 
 /// Builds and lays out; returns the prefix as an absolute path.
 pub fn lay_out(args: &Args) -> Result<PathBuf> {
     let built = build::build(&build::Args { debug: args.debug })?;
-    let openblas = openblas::prepare(&openblas::Args::default())?;
+    let openblas = archive::prepare(&archive::Args::default())?;
     let prefix = workspace().join(&args.prefix);
     for folder in ["lib", "bin", "include", "share/licences"] {
         fs::create_dir_all(prefix.join(folder))
@@ -60,7 +69,7 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
     blas.extend(
         kernels
             .iter()
-            .map(|name| format!("{}{name}", openblas::KERNEL_PREFIX)),
+            .map(|name| format!("{}{name}", archive::KERNEL_PREFIX)),
     );
     exports_are(&prefix.join("lib/libblas.so.3"), &blas)?;
     let lapack = list(workspace().join("lapack-shim/exports.txt"))?;
@@ -73,6 +82,8 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
         &prefix.join("lib/liblapacke.so.3"),
         !args.unstripped,
     )?;
+
+    openblas::beside(&prefix.join("lib").join(openblas::SONAME))?;
 
     for header in fs::read_dir(openblas.join("include"))? {
         let header = header?;
@@ -146,7 +157,7 @@ fn put(from: &Path, to: &Path, strip: bool) -> Result<()> {
 fn link_lapacke(openblas: &Path, lib: &Path, to: &Path) -> Result<()> {
     let script = to.with_extension("map");
     let mut text = String::from("{\n  global:\n");
-    for name in openblas::exports::listed(&[openblas::exports::LAPACKE]) {
+    for name in archive::exports::listed(&[archive::exports::LAPACKE]) {
         text.push_str(&format!("    {name};\n"));
     }
     text.push_str("  local: *;\n};\n");
