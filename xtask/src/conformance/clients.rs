@@ -64,11 +64,19 @@ pub fn compile(source: &str, lib: &Path, into: &Scratch) -> Result<PathBuf> {
     Ok(exe)
 }
 
-fn numpy_version() -> Result<String> {
-    let version =
-        quiet(Command::new(PYTHON).args(["-c", "import numpy; print(numpy.__version__)"]))
-            .with_context(|| format!("no NumPy for {PYTHON}; run `cargo xtask setup`"))?;
-    Ok(version.trim().to_owned())
+/// A Python package's version, and the folder that holds it.
+fn installed(module: &str, python: Client) -> Result<(String, PathBuf)> {
+    let program = format!(
+        "import os, {module}; print({module}.__version__); print(os.path.dirname({module}.__path__[0]))"
+    );
+    let ended = python.arg("-c").arg(program).run()?;
+    match ended.stdout.lines().collect::<Vec<_>>()[..] {
+        [version, folder] if ended.success() => Ok((version.to_owned(), folder.into())),
+        _ => bail!(
+            "no {module} for {PYTHON}; run `cargo xtask setup`\n{}",
+            ended.tail()
+        ),
+    }
 }
 
 /// The stock NumPy result is that of the system's libraries: NumPy's version and the real files of the
@@ -85,7 +93,7 @@ fn system_key(version: &str) -> Result<String> {
 }
 
 fn numpy(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
-    let version = numpy_version()?;
+    let (version, root) = installed("numpy", Client::new(PYTHON, &[]))?;
     let modules = if setting.full {
         vec!["numpy".to_owned()]
     } else {
@@ -95,38 +103,37 @@ fn numpy(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     let suite = pytest::Suite {
         name: "NumPy",
         modules: &modules,
+        root,
         stock_key: system_key(&version)?,
         stock: "the system's own libraries",
         exceptions: &[],
     };
-    let libraries = setting.libraries();
     suite.run(
         setting,
-        Client::new(PYTHON, &[]),
-        Client::new(PYTHON, &libraries),
+        |libraries| Client::new(PYTHON, libraries),
+        &[],
         findings,
     )
 }
 
 /// SciPy's own tests.
 pub fn scipy(setting: &Setting, guests: &Guests, findings: &mut Findings) -> Result<Tally> {
-    let version = guests
-        .python(&[])
-        .args(["-c", "import scipy; print(scipy.__version__)"])
-        .run()?;
-    if !version.success() {
-        bail!("Debian's SciPy does not start:\n{}", version.tail());
-    }
+    let (version, root) = installed("scipy", guests.python(&[]))?;
     let suite = pytest::Suite {
         name: "SciPy",
         modules: &["scipy"],
-        stock_key: format!("{}-debian-openblas", version.stdout.trim()),
+        root,
+        stock_key: format!("{version}-debian-openblas"),
         stock: "Debian's OpenBLAS",
         exceptions: SCIPY_EXCEPTIONS,
     };
     let stock = [debian::openblas()?];
-    let (stock, ours) = (guests.python(&stock), guests.python(&setting.libraries()));
-    suite.run(setting, stock, ours, findings)
+    suite.run(
+        setting,
+        |libraries| guests.python(libraries),
+        &stock,
+        findings,
+    )
 }
 
 /// Runs one client and counts its lines.
