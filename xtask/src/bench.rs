@@ -2,6 +2,7 @@
 
 mod gpu;
 mod overhead;
+mod regret;
 
 use crate::conformance::Tally;
 use anyhow::Result;
@@ -24,6 +25,8 @@ enum Bench {
     },
     /// Times of the level-3 routines on this machine's GPU, beside its peers: tables and plots
     Gpu(gpu::Args),
+    /// Time our rule loses against one that knows the truth, on synthetic machines, beside the peers' rules
+    Regret(regret::Args),
 }
 
 /// Runs a benchmark; an error if a limit is exceeded.
@@ -35,6 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
             tally.into_result()
         }
         Bench::Gpu(args) => gpu::run(args),
+        Bench::Regret(args) => regret::run(args),
     }
 }
 

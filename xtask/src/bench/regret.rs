@@ -1,0 +1,208 @@
+//! `cargo xtask bench regret`: how much time our rule loses against one that knows the truth, on synthetic
+//! machines and workloads, beside the peers' rules.
+//!
+//! The machines know nothing of the cost model and live where it cannot import them. The oracle sends each
+//! call to the side whose expected time is smaller at that moment; every rule pays the same noise. Starting
+//! the GPU is not part of this bench; a routine's first call on the GPU loads its kernels ([`WARM_UP_S`]).
+
+mod calibration;
+mod machine;
+mod random;
+mod rules;
+mod workload;
+
+use crate::tools::workspace;
+use anyhow::{Context, Result};
+use cost_model::{Level, Profile, Route};
+use machine::Machine;
+use random::Random;
+use routines::{Op, Precision, Shape};
+use rules::{Always, ByFlops, BySize, ModelAlone, Rule};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use workload::Workload;
+
+/// Options of `cargo xtask bench regret`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seed of the machines' noise and of the workloads; the reported run's is not the tuning's
+    #[arg(long, default_value_t = 2026)]
+    seed: u64,
+    /// Calls of one workload
+    #[arg(long, default_value_t = 8000)]
+    calls: usize,
+    /// Where the tables go
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "docs/performance/regret.md"
+    )]
+    out: PathBuf,
+}
+
+/// Time that the first call of a routine on the GPU takes longer, in each process (loading kernels).
+const WARM_UP_S: f64 = 20e-3;
+
+/// Calls after which a rule is in its steady state, as a share of all.
+const LEARNING_SHARE: f64 = 0.25;
+
+/// A workload on a machine, with every call's true times.
+struct Run {
+    calls: Vec<Call>,
+}
+
+struct Call {
+    shape: Shape,
+    moment: machine::Moment,
+    /// CPU and GPU: expected, and as this call has it.
+    expected_s: [f64; 2],
+    real_s: [f64; 2],
+}
+
+fn side(route: Route) -> usize {
+    usize::from(route == Route::Gpu)
+}
+
+impl Run {
+    fn new(machine: &Machine, workload: &Workload, calls: usize, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let shapes = (workload.make)(machine, calls, &mut random);
+        let moments = machine.moments(calls, &mut random);
+        let call = |(shape, moment): (Shape, machine::Moment)| {
+            let expected_s = [
+                machine.cpu_s(&shape, &moment),
+                machine.gpu_s(&shape, &moment).whole_s,
+            ];
+            let real_s = expected_s.map(|s| s * machine.disturbance(&mut random));
+            Call {
+                shape,
+                moment,
+                expected_s,
+                real_s,
+            }
+        };
+        Self {
+            calls: shapes.into_iter().zip(moments).map(call).collect(),
+        }
+    }
+
+    /// Calls that count for the steady state.
+    fn steady(&self) -> usize {
+        (self.calls.len() as f64 * LEARNING_SHARE) as usize
+    }
+
+    /// Total time of all calls, and of those in the steady state.
+    fn total(&self, rule: &mut dyn Rule) -> [f64; 2] {
+        let mut warm: BTreeSet<(Op, Precision)> = BTreeSet::new();
+        let mut totals = [0.0; 2];
+        for (i, call) in self.calls.iter().enumerate() {
+            let route = rule.route(&call.shape, &call.moment);
+            let mut seconds = call.real_s[side(route)];
+            if route == Route::Gpu && warm.insert((call.shape.op, call.shape.precision)) {
+                seconds += WARM_UP_S;
+            }
+            rule.observe(&call.shape, route, seconds);
+            totals[0] += seconds;
+            if i >= self.steady() {
+                totals[1] += seconds;
+            }
+        }
+        totals
+    }
+
+    fn oracle(&self) -> [f64; 2] {
+        let mut totals = [0.0; 2];
+        for (i, call) in self.calls.iter().enumerate() {
+            let seconds = call.real_s[usize::from(call.expected_s[1] < call.expected_s[0])];
+            totals[0] += seconds;
+            if i >= self.steady() {
+                totals[1] += seconds;
+            }
+        }
+        totals
+    }
+}
+
+/// Per cent over the oracle.
+fn over(total: f64, oracle: f64) -> f64 {
+    (total / oracle - 1.0) * 100.0
+}
+
+fn percent(over: f64) -> String {
+    match over {
+        o if o < 10.0 => format!("{o:.1}"),
+        o if o < 1000.0 => format!("{o:.0}"),
+        o => format!("{:.0} x", o / 100.0 + 1.0),
+    }
+}
+
+/// The level at which a call goes wherever it is predicted to finish sooner.
+fn break_even() -> Level {
+    Level::new(9).expect("9 is a level")
+}
+
+const HEADINGS: [&str; 5] = [
+    "always CPU",
+    "always GPU",
+    "size 500",
+    "flops, one correction",
+    "our model alone",
+];
+
+/// Steady-state loss of every rule, in the order of [`HEADINGS`].
+fn compare(run: &Run, profile: &Profile) -> Vec<f64> {
+    let level = break_even();
+    let rules: Vec<Box<dyn Rule + '_>> = vec![
+        Box::new(Always(Route::Cpu)),
+        Box::new(Always(Route::Gpu)),
+        Box::new(BySize),
+        Box::new(ByFlops {
+            profile,
+            corrections: BTreeMap::new(),
+        }),
+        Box::new(ModelAlone { profile, level }),
+    ];
+    let oracle = run.oracle();
+    rules
+        .into_iter()
+        .map(|mut rule| over(run.total(&mut *rule)[1], oracle[1]))
+        .collect()
+}
+
+/// Runs every machine and workload, writes the tables, and prints the worst.
+pub fn run(args: &Args) -> Result<()> {
+    let mut text = String::from(
+        "# Regret: time lost against a rule that knows the truth\n\nWritten by `cargo xtask bench regret`; do not edit.\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "| machine | workload | {} |\n|---|---|{}",
+        HEADINGS.join(" | "),
+        "---|".repeat(HEADINGS.len())
+    );
+    let mut worst = 0.0_f64;
+    for (i, machine) in Machine::all().iter().enumerate() {
+        let seed = args.seed.wrapping_mul(1000) + i as u64;
+        let profile = calibration::calibrated(machine, &mut Random::new(seed));
+        for (j, workload) in workload::ALL.iter().enumerate() {
+            let run = Run::new(machine, workload, args.calls, seed + 100 * (j as u64 + 1));
+            let losses = compare(&run, &profile);
+            worst = worst.max(losses[losses.len() - 1]);
+            let cells: Vec<String> = losses.into_iter().map(percent).collect();
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} |",
+                machine.name,
+                workload.name,
+                cells.join(" | ")
+            );
+        }
+    }
+    let last = format!("worst: {worst:.1} % over the oracle");
+    let _ = writeln!(text, "\n{last}");
+    let out = workspace().join(&args.out);
+    std::fs::write(&out, &text).with_context(|| format!("cannot write {}", out.display()))?;
+    print!("{text}");
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! The rules that are compared: ours, and the peers' from their descriptions.
+
+use super::machine::Moment;
+use cost_model::{Level, Profile, Route, Situation, decide};
+use routines::{Op, Precision, Shape};
+use std::collections::BTreeMap;
+
+/// Says where a call goes, and hears what it took.
+pub trait Rule {
+    /// Where the call goes.
+    fn route(&mut self, shape: &Shape, moment: &Moment) -> Route;
+    /// What it took there.
+    fn observe(&mut self, _shape: &Shape, _route: Route, _seconds: f64) {}
+}
+
+/// One side for every call.
+pub struct Always(pub Route);
+
+impl Rule for Always {
+    fn route(&mut self, _: &Shape, _: &Moment) -> Route {
+        self.0
+    }
+}
+
+/// A fixed size, as NVBLAS and SCILIB-Accel have it: (m n k)^(1/3) > 500.
+pub struct BySize;
+
+impl Rule for BySize {
+    fn route(&mut self, shape: &Shape, _: &Moment) -> Route {
+        let [m, n, k] = shape.product().map(|size| size as f64);
+        if (m * n * k).cbrt() > 500.0 {
+            Route::Gpu
+        } else {
+            Route::Cpu
+        }
+    }
+}
+
+/// Flops alone: times of square products with their copies, looked up by flops, and one correction an
+/// operation and side for all sizes. Never looks at the GPU again once it looks bad.
+pub struct ByFlops<'a> {
+    pub profile: &'a Profile,
+    /// Correction of CPU and GPU, by family and precision.
+    pub corrections: BTreeMap<(Op, Precision), [f64; 2]>,
+}
+
+/// How much of a new ratio such a correction takes.
+const FLOPS_RULE_GAIN: f64 = 0.2;
+
+impl ByFlops<'_> {
+    /// Both sides' times of the square product with as many flops.
+    fn predicted(&self, shape: &Shape) -> [f64; 2] {
+        let flops_per_madd = if shape.precision.is_complex() {
+            8.0
+        } else {
+            2.0
+        };
+        let n = (shape.flops() / flops_per_madd).cbrt().max(1.0) as u64;
+        let square = super::workload::call(Op::Gemm, shape.precision, [n; 3]);
+        let d = decide(self.profile, &square, &Situation::default(), Level::MAX);
+        [d.prediction.cpu_s, d.prediction.gpu_s()]
+    }
+}
+
+impl Rule for ByFlops<'_> {
+    fn route(&mut self, shape: &Shape, _: &Moment) -> Route {
+        let [cpu_s, gpu_s] = self.predicted(shape);
+        let key = (shape.op, shape.precision);
+        let [cpu, gpu] = self.corrections.get(&key).copied().unwrap_or([1.0; 2]);
+        if cpu_s * cpu > gpu_s * gpu {
+            Route::Gpu
+        } else {
+            Route::Cpu
+        }
+    }
+
+    fn observe(&mut self, shape: &Shape, route: Route, seconds: f64) {
+        let side = usize::from(route == Route::Gpu);
+        let ratio = seconds / self.predicted(shape)[side].max(1e-9);
+        let key = (shape.op, shape.precision);
+        let correction = &mut self.corrections.entry(key).or_insert([1.0; 2])[side];
+        *correction += FLOPS_RULE_GAIN * (ratio - *correction);
+    }
+}
+
+/// Ours without its past.
+pub struct ModelAlone<'a> {
+    pub profile: &'a Profile,
+    pub level: Level,
+}
+
+impl Rule for ModelAlone<'_> {
+    fn route(&mut self, shape: &Shape, moment: &Moment) -> Route {
+        let situation = Situation {
+            cpu_threads: moment.threads,
+            ..Situation::default()
+        };
+        decide(self.profile, shape, &situation, self.level).route
+    }
+}
