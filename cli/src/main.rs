@@ -21,6 +21,7 @@ pub(crate) use say;
 mod calibrate;
 mod completions;
 mod env;
+mod install;
 mod man;
 mod prefix;
 mod run;
@@ -45,6 +46,10 @@ enum Command {
     Status(status::Args),
     /// Measure this machine, so that calls go where they finish sooner
     Calibrate(calibrate::Args),
+    /// Put an environment's programs on the libraries
+    Install(install::Args),
+    /// Put an environment back as it was
+    Uninstall(install::Args),
     /// Print the lines with which a shell uses the libraries
     Env(env::Args),
     /// Print the completions for a shell
@@ -59,6 +64,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Install(args) => install::install(&args),
+        Command::Uninstall(args) => install::uninstall(&args),
         Command::Env(args) => env::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::PackageFiles(args) => man::run(&args),
