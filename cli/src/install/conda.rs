@@ -37,7 +37,7 @@ const VERSION: u32 = 1;
 
 /// Where one of the four names leads.
 #[derive(Debug, PartialEq)]
-pub enum State {
+enum State {
     /// There is no such name.
     Absent,
     /// To a library of gpu-offload.
@@ -101,11 +101,6 @@ impl Environment {
             return State::Theirs(text);
         }
         State::Unknown(format!("a link to {}", real.display()))
-    }
-
-    /// The four names and where each leads.
-    pub fn links(&self) -> [(&'static str, State); 4] {
-        LINKS.map(|(name, _)| (name, self.state(name)))
     }
 
     /// What an earlier `install` kept, if there was one.

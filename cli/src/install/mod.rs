@@ -2,7 +2,7 @@
 
 mod conda;
 
-use crate::{prefix, say};
+use crate::prefix;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
