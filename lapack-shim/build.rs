@@ -30,6 +30,12 @@ fn link() -> Result<(), String> {
             ": run `cargo xtask openblas`",
         )
     };
+    let routed = prepared("routed.txt")?;
+    if routed != routines::routed_symbols() {
+        return Err(
+            "the prepared OpenBLAS is of another table: run `cargo xtask openblas`".to_owned(),
+        );
+    }
     let kernels = prepared("kernels.txt")?;
     let recent = prepared("recent-blas.txt")?;
     let exports = list(root.join("lapack-shim/exports.txt"), "")?;
@@ -43,7 +49,7 @@ fn link() -> Result<(), String> {
         fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         Ok(path)
     };
-    write("forward.s", forwarders(&kernels, &recent))?;
+    write("forward.s", forwarders(&kernels, &recent, &routed))?;
     write("names.rs", sought(&kernels, &recent))?;
     let script: String = exports
         .iter()
@@ -97,23 +103,29 @@ fn link() -> Result<(), String> {
     Ok(())
 }
 
-/// Assembler: a forwarder, a slot, a first target and a weak reference for each name.
-fn forwarders(kernels: &[String], recent: &[String]) -> String {
+/// Assembler: a forwarder, a slot, a first target and a weak reference for each name. The forwarder of a routed
+/// name has the private name, since the stub has the public one.
+fn forwarders(kernels: &[String], recent: &[String], routed: &[String]) -> String {
     let (mut code, mut lazy, mut slots, mut found) =
         (String::new(), String::new(), String::new(), String::new());
-    let public = kernels
-        .iter()
-        .map(|name| (name.clone(), format!("gpu_offload_v1_{name}"), ""));
+    let hide = |name: &str| format!("    .hidden {name}\n");
+    let public = kernels.iter().map(|name| {
+        let sought = format!("gpu_offload_v1_{name}");
+        if routed.contains(name) {
+            let private = format!("gpu_offload_cpu_{name}");
+            let hidden = hide(&private);
+            (private, sought, hidden)
+        } else {
+            (name.clone(), sought, String::new())
+        }
+    });
     // LAPACK's references to these carry the private name.
     let private = recent.iter().map(|name| {
         let private = format!("gpu_offload_private_{name}");
-        let hidden = format!("    .hidden {private}\n");
+        let hidden = hide(&private);
         (private, name.clone(), hidden)
     });
-    let all = public
-        .map(|(name, sought, hidden)| (name, sought, hidden.to_owned()))
-        .chain(private)
-        .enumerate();
+    let all = public.chain(private).enumerate();
     for (i, (name, sought, hidden)) in all {
         let at = 8 * i;
         let _ = write!(

@@ -106,7 +106,7 @@ pub(crate) static THRESHOLDS: [Threshold; 40] = [
     threshold(12, b'Z', 4, &ZTRSM_WORK),
 ];
 
-// OpenBLAS's own routines under their private names; the stubs know the signatures.
+// The CPU library's own routines under their private names; the stubs know the signatures.
 unsafe extern "C" {
     pub(crate) fn gpu_offload_cpu_sgemm_();
     pub(crate) fn gpu_offload_cpu_cblas_sgemm();

@@ -6,7 +6,7 @@ use cost_model::{
     Transfers, decide, predict, threshold_work,
 };
 use proptest::prelude::*;
-use routines::{Gate, Op, Precision, Shape, family, routed};
+use routines::{Gate, Library, Op, Precision, Shape, family, routed_in};
 
 fn fingerprint() -> Fingerprint {
     Fingerprint {
@@ -203,7 +203,7 @@ fn every_routed_family_has_a_model_that_follows_from_the_product() {
     let n = 4096;
     let of = |op, p| predict(&profile, &level3(op, p, false, [n; 3]), &s);
     let product = of(Op::Gemm, Precision::Z).expect("gemm has curves");
-    for (f, p, name) in routed() {
+    for (f, p, name) in routed_in(Library::Blas) {
         let got = of(f.op, p).unwrap_or_else(|| panic!("{name} has no model"));
         if p != Precision::Z || matches!(f.op, Op::Gemm | Op::Gemm3m) {
             continue;
@@ -444,7 +444,7 @@ fn op() -> impl Strategy<Value = Op> {
     let ops: Vec<Op> = Op::ALL
         .iter()
         .copied()
-        .filter(|op| family(*op).gate.is_some())
+        .filter(|op| family(*op).gate.is_some() && family(*op).library == Library::Blas)
         .collect();
     prop::sample::select(ops)
 }

@@ -9,6 +9,7 @@ use core::ffi::c_void;
 /// What a stub saves before it calls [`crate::pass`]: the argument registers, with the caller's
 /// return address and stack arguments following them in memory. The layout is fixed by the generated
 /// stubs ([`Frame::BYTES`] below the return address).
+#[derive(Clone)]
 #[repr(C)]
 pub struct Frame {
     /// rdi, rsi, rdx, rcx, r8, r9.
@@ -126,6 +127,51 @@ impl Frame {
     pub unsafe fn scalar(&self, index: usize, precision: u8) -> [f64; 2] {
         // SAFETY: forwarded.
         unsafe { scalar_at(self.pointer::<c_void>(index), precision) }
+    }
+}
+
+/// The most stack words of a routine that is called with changed words: zheevr has 23 arguments and three
+/// hidden lengths, of which six are in registers. A multiple of two.
+const MAX_STACK_WORDS: usize = 24;
+
+/// A frame with the stack words that follow it, as [`call_with_frame`] reads them.
+#[repr(C)]
+struct Replay {
+    frame: Frame,
+    stack: [u64; MAX_STACK_WORDS],
+}
+
+impl Entry {
+    /// Calls the CPU routine with the words of `frame`, some of them replaced: (index, word). The caller's own
+    /// words stay as they are. False, and nothing is called, where the routine has too many words.
+    ///
+    /// # Safety
+    /// The frame holds the arguments of a call of this symbol, and with the replaced words it is a legal call.
+    pub unsafe fn call_cpu_with(&self, frame: *const Frame, replaced: &[(usize, u64)]) -> bool {
+        if self.stack_words > MAX_STACK_WORDS {
+            return false;
+        }
+        let mut replay = Replay {
+            // SAFETY: the caller's frame.
+            frame: unsafe { (*frame).clone() },
+            stack: [0; MAX_STACK_WORDS],
+        };
+        for (i, word) in replay.stack[..self.stack_words].iter_mut().enumerate() {
+            // SAFETY: as many stack words follow the frame. Hidden lengths that a caller in C has left out are
+            // other words of its stack, which are mapped: the frames of whoever called it lie there.
+            *word = unsafe { frame.add(1).cast::<u64>().add(i).read() };
+        }
+        for &(index, word) in replaced {
+            let place = match index.checked_sub(replay.frame.ints.len()) {
+                None => &mut replay.frame.ints[index],
+                Some(on_stack) => &mut replay.stack[on_stack],
+            };
+            *place = word;
+        }
+        let frame = (&raw const replay).cast::<Frame>();
+        // SAFETY: the frame is followed by the routine's stack words; the caller vouches for what they say.
+        unsafe { call_with_frame(self.cpu, frame, self.stack_words) };
+        true
     }
 }
 

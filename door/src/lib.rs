@@ -19,7 +19,7 @@ pub use settings::DEFAULT_THRESHOLD_WORK;
 
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
-use engine_abi::{HostTable, RoutedCall};
+use engine_abi::{EngineTable, HostTable, RoutedCall, RoutedLapack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The threshold of one routine in one precision.
@@ -78,6 +78,36 @@ impl Shim {
     }
 }
 
+/// Reads the arguments of a level-3 routine: `None` for an illegal argument or a quick return. The second
+/// value is the call's work.
+///
+/// # Safety
+/// The frame holds the arguments of a call of the symbol, and the threshold is that of its routine.
+pub type DecodeLevel3 = unsafe fn(&Frame, &Threshold) -> Option<(RoutedCall, u64)>;
+
+/// Reads the arguments of a routine of LAPACK.
+pub struct DecodeLapack {
+    /// As [`DecodeLevel3`]; `None` for a workspace query and for options without a GPU path too.
+    ///
+    /// # Safety
+    /// As for [`DecodeLevel3`].
+    pub read: unsafe fn(&Frame, &Threshold) -> Option<(RoutedLapack, u64)>,
+    /// Leaves in the small outputs (work(1), info, …) what LAPACK leaves there after success, by asking the
+    /// CPU routine for its workspace. False where the call has less than the best workspace.
+    ///
+    /// # Safety
+    /// The frame is the one of a call that `read` has accepted, and still the stub's own.
+    pub prepare: unsafe fn(&Entry, *const Frame) -> bool,
+}
+
+/// How a symbol's arguments are read.
+pub enum Decode {
+    /// A level-3 routine.
+    Level3(DecodeLevel3),
+    /// A routine of LAPACK.
+    Lapack(&'static DecodeLapack),
+}
+
 /// One routed symbol.
 pub struct Entry {
     /// The shim that exports it.
@@ -88,18 +118,14 @@ pub struct Entry {
     pub cpu: CpuRoutine,
     /// Words of arguments on the stack, hidden string lengths included.
     pub stack_words: usize,
-    /// Reads the arguments: `None` for an illegal argument or a quick return. The second value is the
-    /// call's work.
-    ///
-    /// # Safety
-    /// The frame holds the arguments of a call of this symbol, and the threshold is that of its routine.
-    pub decode: unsafe fn(&Frame, &Threshold) -> Option<(RoutedCall, u64)>,
+    /// Reads the arguments.
+    pub decode: Decode,
     /// For a routine that OpenBLAS gets wrong with some arguments; its stub brings those calls here at any
     /// size. Called before OpenBLAS: it does the call itself and answers true, or changes the frame, or
     /// leaves everything as it is (an illegal argument above all).
     ///
     /// # Safety
-    /// As for `decode`; the frame is the stub's own.
+    /// As for [`DecodeLevel3`]; the frame is the stub's own.
     pub mend: Option<unsafe fn(&mut Frame, &Threshold) -> bool>,
 }
 
@@ -144,24 +170,47 @@ pub unsafe extern "C" fn pass(entry: &'static Entry, frame: *mut Frame) -> u64 {
 /// As for [`pass`].
 unsafe fn offer(entry: &'static Entry, frame: *mut Frame) -> bool {
     settings::publish_once(entry.shim);
-    // SAFETY: the caller vouches for the frame.
-    let Some((mut call, work)) = (unsafe { (entry.decode)(&*frame, entry.threshold) }) else {
-        return false;
-    };
-    if work <= entry.threshold.word.load(Ordering::Relaxed) {
-        return false;
-    }
-    let Some(engine) = library::engine(entry.shim) else {
-        return false;
-    };
     let context = frame::CpuContext { entry, frame };
-    call.host = &raw const entry.shim.host;
-    call.cpu = frame::run_cpu;
-    call.frame = (&raw const context).cast::<c_void>();
-    // SAFETY: the table comes from an engine of our ABI version; the call's operands are the
-    // caller's, checked by decode; `context` outlives the call.
-    let outcome = unsafe { (engine.route)(&raw const call) };
+    let context = (&raw const context).cast::<c_void>();
+    let outcome = match &entry.decode {
+        Decode::Level3(decode) => {
+            // SAFETY: the caller vouches for the frame.
+            let decoded = unsafe { decode(&*frame, entry.threshold) };
+            let Some((mut call, engine)) = heavy(entry, decoded) else {
+                return false;
+            };
+            call.host = &raw const entry.shim.host;
+            (call.cpu, call.frame) = (frame::run_cpu, context);
+            // SAFETY: the table comes from an engine of our ABI version; the call's operands are the
+            // caller's, checked by decode; `context` outlives the call.
+            unsafe { (engine.route)(&raw const call) }
+        }
+        Decode::Lapack(decode) => {
+            // SAFETY: the caller vouches for the frame.
+            let decoded = unsafe { (decode.read)(&*frame, entry.threshold) };
+            let Some((mut call, engine)) = heavy(entry, decoded) else {
+                return false;
+            };
+            // SAFETY: `read` has accepted the call.
+            if !unsafe { (decode.prepare)(entry, frame) } {
+                return false;
+            }
+            call.host = &raw const entry.shim.host;
+            (call.cpu, call.frame) = (frame::run_cpu, context);
+            // SAFETY: as above.
+            unsafe { (engine.route_lapack)(&raw const call) }
+        }
+    };
     outcome == engine_abi::OUTCOME_DONE
+}
+
+/// A call whose work is above the threshold, with the engine.
+fn heavy<T>(entry: &Entry, decoded: Option<(T, u64)>) -> Option<(T, &'static EngineTable)> {
+    let (call, work) = decoded?;
+    if work <= entry.threshold.word.load(Ordering::Relaxed) {
+        return None;
+    }
+    Some((call, library::engine(entry.shim)?))
 }
 
 /// Keeps this thread from being cancelled while Rust frames are on its stack: the forced unwind of

@@ -12,24 +12,32 @@
 /// registers and hidden lengths as they came. Above it the argument registers are saved into a
 /// [`crate::Frame`].
 ///
+/// A routine of LAPACK has `lapack` before its fields, and a [`crate::DecodeLapack`] for its reader.
+///
 /// `heavy_if` stands before the gate where [`crate::Entry::mend`] is wanted: instructions that jump to 2f for
 /// the calls it is for, using rax, r10 and r11 only.
 #[macro_export]
 macro_rules! routed_symbol {
+    ($name:ident => $cpu:ident, $entry:ident(lapack $($field:expr),*), $word:ident,
+     product [$first:literal, $second:literal, $third:literal]) => {
+        $crate::routed_symbol!(@stub Lapack $name => $cpu, $entry($($field),*), $word, [
+            $first, $second, "imul rax, r10", "jo 2f", $third, "imul rax, r10", "jo 2f"
+        ]);
+    };
     ($name:ident => $cpu:ident, $entry:ident($($field:expr),*), $word:ident,
      product [$first:literal, $second:literal, $third:literal] $(, heavy_if [$($test:literal),*])?) => {
-        $crate::routed_symbol!(@stub $name => $cpu, $entry($($field),*), $word, [
+        $crate::routed_symbol!(@stub Level3 $name => $cpu, $entry($($field),*), $word, [
             $($($test,)*)? $first, $second, "imul rax, r10", "jo 2f", $third, "imul rax, r10", "jo 2f"
         ]);
     };
     ($name:ident => $cpu:ident, $entry:ident($($field:expr),*), $word:ident,
      sided [$first:literal, $second:literal] $(, heavy_if [$($test:literal),*])?) => {
-        $crate::routed_symbol!(@stub $name => $cpu, $entry($($field),*), $word, [
+        $crate::routed_symbol!(@stub Level3 $name => $cpu, $entry($($field),*), $word, [
             $($($test,)*)? $first, $second, "mov r11, rax", "cmp r10, rax", "cmova r11, r10",
             "imul rax, r10", "jo 2f", "imul rax, r11", "jo 2f"
         ]);
     };
-    (@stub $name:ident => $cpu:ident, $entry:ident($shim:expr, $threshold:expr, $stack_words:expr, $decode:expr,
+    (@stub $kind:ident $name:ident => $cpu:ident, $entry:ident($shim:expr, $threshold:expr, $stack_words:expr, $decode:expr,
      $mend:expr),
      $word:ident, [$($gate:literal),*]) => {
         static $entry: $crate::Entry = $crate::Entry {
@@ -37,7 +45,7 @@ macro_rules! routed_symbol {
             threshold: $threshold,
             cpu: $cpu,
             stack_words: $stack_words,
-            decode: $decode,
+            decode: $crate::Decode::$kind($decode),
             mend: $mend,
         };
 

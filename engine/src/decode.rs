@@ -3,9 +3,21 @@
 //! Unsafe lives here because the operands are raw pointers; the shim's caller vouches for the memory,
 //! as with every BLAS, and nothing is believed beyond that.
 
-use call::{Call, Diag, Level3Call, MatMut, MatRef, Scalar, Side, Trans, Uplo};
+mod lapack;
+
+pub use lapack::decode_lapack;
+
+use call::{Call, Diag, Failure, Level3Call, MatMut, MatRef, Scalar, Side, Trans, Uplo};
 use engine_abi::RoutedCall;
-use routines::{Arg, Family, Library, Op, Precision, families};
+use routines::{Arg, Family, Library, Op, Precision, Shape, families};
+
+/// A call that was read.
+pub struct Decoded<'a> {
+    /// Its sizes and options.
+    pub shape: Shape,
+    /// The call, or why no device may have it.
+    pub call: Result<Call<'a>, Failure>,
+}
 
 /// The call in safe types; `None` for a family that the engine does not know, and for anything that is
 /// illegal or a quick return (the shim should not have let it through; OpenBLAS then judges it).
@@ -13,7 +25,7 @@ use routines::{Arg, Family, Library, Op, Precision, families};
 /// # Safety
 /// The operands of `raw` are those of a BLAS call in progress: readable (`a`, `b`) and writable (`c`)
 /// for the dimensions given, and nobody else writes to them during `'a`.
-pub unsafe fn decode<'a>(raw: &'a RoutedCall) -> Option<Call<'a>> {
+pub unsafe fn decode<'a>(raw: &'a RoutedCall) -> Option<Decoded<'a>> {
     let op = Op::from_code(raw.op)?;
     let family =
         families().find(|f| f.op == op && f.gate.is_some() && f.library == Library::Blas)?;
@@ -48,7 +60,7 @@ pub unsafe fn decode<'a>(raw: &'a RoutedCall) -> Option<Call<'a>> {
     // SAFETY: writable by this function's contract. Where a caller passes overlapping operands, the
     // backend compares the address ranges before it reads or writes.
     let c = unsafe { MatMut::new(raw.c.cast(), m, n, size(raw.ldc)?, elem_bytes) }?;
-    Some(Call::Level3(Level3Call {
+    let call = Call::Level3(Level3Call {
         op,
         precision,
         side: options.side,
@@ -64,7 +76,11 @@ pub unsafe fn decode<'a>(raw: &'a RoutedCall) -> Option<Call<'a>> {
         a,
         b,
         c,
-    }))
+    });
+    Some(Decoded {
+        shape: call.shape(),
+        call: Ok(call),
+    })
 }
 
 /// The option letters, at their defaults where the family lacks them.

@@ -5,20 +5,21 @@
 //! symbol names, CUDA, or how the shim calls OpenBLAS.
 
 use crate::config::{Mode, Settings};
-use crate::decode::decode;
+use crate::decode::{Decoded, decode, decode_lapack};
 use crate::gates::Gates;
 use crate::log::{CallRecord, Log, ProcessState};
 use crate::os;
 use crate::start::{Device, Start, StartFailure, State};
 use call::{Call, Failure, Timing};
 use core::cell::Cell;
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use cost_model::{
     CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, Prediction, Profile, Reason, Route, Situation,
     decide, threshold_work,
 };
-use engine_abi::{HostTable, OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall};
-use routines::Shape;
+use engine_abi::{HostTable, OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall, RoutedLapack};
+use routines::{Library, Shape, family};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -157,6 +158,32 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// Where a call came from, and its letters for the log.
+struct Origin {
+    host: *const HostTable,
+    cpu: unsafe extern "C" fn(*const c_void),
+    frame: *const c_void,
+    /// Of a level-3 routine: side, uplo, transa, transb, diag.
+    level3: [u8; 5],
+    /// A routine of LAPACK's INTEGER that returns 0, and its bytes.
+    info: Option<(*mut c_void, u8)>,
+}
+
+impl Origin {
+    /// # Safety
+    /// The call is in progress.
+    unsafe fn store_success(&self) {
+        // SAFETY: info is the caller's output; alignment is not assumed.
+        unsafe {
+            match self.info {
+                Some((info, 8)) => info.cast::<i64>().write_unaligned(0),
+                Some((info, _)) => info.cast::<i32>().write_unaligned(0),
+                None => {}
+            }
+        }
+    }
+}
+
 /// An option letter for the log; 0 stands for one that the family lacks.
 fn letter(letter: u8) -> Option<char> {
     (letter != 0).then_some(char::from(letter))
@@ -231,10 +258,23 @@ impl Engine {
     fn set_thresholds(&self, profile: Option<&Profile>) {
         let settings = &self.setup.settings;
         self.gates.set(|op, precision, flops_per_work| {
-            match (settings.mode, settings.threshold_flops, profile) {
+            let wanted = settings
+                .threshold_flops
+                .map(|flops| (flops / flops_per_work) as u64);
+            let predicts = matches!(settings.mode, Mode::Auto | Mode::Deterministic);
+            match (settings.mode, wanted, profile) {
                 (Mode::Off, _, _) => u64::MAX,
-                (_, Some(flops), _) => (flops / flops_per_work) as u64,
-                (Mode::Auto | Mode::Deterministic, None, Some(profile)) => {
+                // A family of LAPACK stays on the CPU as long as nothing predicts it.
+                (_, wanted, profile) if predicts && family(op).library == Library::Lapack => {
+                    let profile = profile.unwrap_or(&self.prior);
+                    let usable = threshold_work(profile, op, precision, settings.level);
+                    match wanted {
+                        Some(wanted) if usable != u64::MAX => wanted,
+                        _ => usable,
+                    }
+                }
+                (_, Some(wanted), _) => wanted,
+                (_, None, Some(profile)) if predicts => {
                     threshold_work(profile, op, precision, settings.level)
                 }
                 _ => DEFAULT_THRESHOLD_WORK,
@@ -260,39 +300,86 @@ impl Engine {
     /// As for `EngineTable::route`: `raw` is a call in progress whose operands, host and CPU routine
     /// are valid until this returns.
     pub unsafe fn route(&'static self, raw: &RoutedCall) -> u32 {
+        let origin = Origin {
+            host: raw.host,
+            cpu: raw.cpu,
+            frame: raw.frame,
+            level3: [raw.side, raw.uplo, raw.transa, raw.transb, raw.diag],
+            info: None,
+        };
+        // SAFETY: the operands are those of a call in progress.
+        unsafe { self.guard(&origin, || decode(raw)) }
+    }
+
+    /// As [`Engine::route`], for a routine of LAPACK.
+    ///
+    /// # Safety
+    /// As for `EngineTable::route_lapack`.
+    pub unsafe fn route_lapack(&'static self, raw: &RoutedLapack) -> u32 {
+        let origin = Origin {
+            host: raw.host,
+            cpu: raw.cpu,
+            frame: raw.frame,
+            level3: [0; 5],
+            info: Some((raw.info, raw.integer_bytes)),
+        };
+        // SAFETY: the operands are those of a call in progress.
+        unsafe { self.guard(&origin, || decode_lapack(raw)) }
+    }
+
+    /// # Safety
+    /// As for [`Engine::route`]; `decoded` gives the call that `origin` is of.
+    unsafe fn guard<'a>(
+        &'static self,
+        origin: &Origin,
+        decoded: impl FnOnce() -> Option<Decoded<'a>>,
+    ) -> u32 {
         if self.setup.settings.mode == Mode::Off || ON_GPU_PATH.get() {
             return OUTCOME_UNTOUCHED;
         }
         // Known outside the closure: after a panic the CPU must not run a call that is done.
         let outcome = Cell::new(OUTCOME_UNTOUCHED);
         // SAFETY: forwarded. A panic leaves counters behind at worst, which are atomic.
-        let _ = catch_unwind(AssertUnwindSafe(|| unsafe { self.run(raw, &outcome) }));
+        let run = || unsafe { self.run(origin, decoded, &outcome) };
+        let _ = catch_unwind(AssertUnwindSafe(run));
         outcome.get()
     }
 
     /// # Safety
-    /// As for [`Engine::route`].
-    unsafe fn run(&'static self, raw: &RoutedCall, outcome: &Cell<u32>) {
+    /// As for [`Engine::guard`].
+    unsafe fn run<'a>(
+        &'static self,
+        origin: &Origin,
+        decoded: impl FnOnce() -> Option<Decoded<'a>>,
+        outcome: &Cell<u32>,
+    ) {
         // SAFETY: null or the shim's table, alive during the call.
-        let host = unsafe { raw.host.as_ref() };
+        let host = unsafe { origin.host.as_ref() };
         let mut cpu_threads = self.setup.cpu_threads;
         if let Some(host) = host {
             self.gates.publish_changes(host);
             cpu_threads = u32::try_from((host.cpu_threads)()).unwrap_or(cpu_threads);
         }
-        // SAFETY: the operands are those of a call in progress.
-        let Some(mut call) = (unsafe { decode(raw) }) else {
+        let Some(Decoded { shape, mut call }) = decoded() else {
             return;
         };
-        let shape = call.shape();
+        if self.is_closed_to(&shape) {
+            return;
+        }
         let mut plan = self.plan(&shape, cpu_threads);
         let began = Instant::now();
         if let Some(device) = plan.device {
-            match self.on_gpu(device, &mut call, &plan.prediction) {
+            let ran = match &mut call {
+                Ok(call) => self.on_gpu(device, call, &plan.prediction),
+                Err(why) => Err(why.clone()),
+            };
+            match ran {
                 Ok(timing) => {
+                    // SAFETY: the call is in progress.
+                    unsafe { origin.store_success() };
                     outcome.set(OUTCOME_DONE);
                     if self.log.wants_calls() {
-                        let mut record = self.record(raw, &shape, &plan, cpu_threads);
+                        let mut record = self.record(origin, &shape, &plan, cpu_threads);
                         record.route = "gpu";
                         record.seconds = began.elapsed().as_secs_f64();
                         record.set_timing(&timing);
@@ -308,33 +395,45 @@ impl Engine {
             }
         }
         if !self.log.wants_calls() {
-            // The shim jumps to OpenBLAS: no frame of ours is on its stack.
+            // The shim jumps to the CPU library: no frame of ours is on its stack.
             return;
         }
         let began = Instant::now();
         // SAFETY: the shim's own callback and frame, called once, on the caller's thread. The views
         // in `call` are not used again.
-        unsafe { (raw.cpu)(raw.frame) };
+        unsafe { (origin.cpu)(origin.frame) };
         outcome.set(OUTCOME_DONE);
-        let mut record = self.record(raw, &shape, &plan, cpu_threads);
+        let mut record = self.record(origin, &shape, &plan, cpu_threads);
         record.seconds = began.elapsed().as_secs_f64();
         self.log.call(&record);
     }
 
+    /// Whether a call of LAPACK came only because its shim did not know better: the first ones do, before the
+    /// thresholds are published. Where nothing predicts a family, its threshold is out of reach.
+    fn is_closed_to(&self, shape: &Shape) -> bool {
+        family(shape.op).library == Library::Lapack
+            && shape.work() <= self.gates.work(shape.op, shape.precision)
+    }
+
     fn record(
         &self,
-        raw: &RoutedCall,
+        origin: &Origin,
         shape: &Shape,
         plan: &Plan<'_>,
         cpu_threads: u32,
     ) -> CallRecord {
+        let [side, uplo, transa, transb, diag] = origin.level3.map(letter);
+        let letters: String = shape.letters.into_iter().filter_map(letter).collect();
         CallRecord {
-            routine: format!("{}{}", shape.precision.letter(), shape.op.name()),
-            side: letter(raw.side),
-            uplo: letter(raw.uplo),
-            transa: letter(raw.transa),
-            transb: letter(raw.transb),
-            diag: letter(raw.diag),
+            routine: family(shape.op)
+                .routine(shape.precision)
+                .unwrap_or_default(),
+            side,
+            uplo,
+            transa,
+            transb,
+            diag,
+            letters: (!letters.is_empty()).then_some(letters),
             m: shape.m,
             n: shape.n,
             k: shape.k,

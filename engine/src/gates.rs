@@ -60,6 +60,15 @@ impl Gates {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// One routine's threshold; out of reach for a routine that is not routed.
+    pub(crate) fn work(&self, op: Op, precision: Precision) -> u64 {
+        let gate = self
+            .gates
+            .iter()
+            .find(|gate| gate.op == op && gate.precision == precision);
+        gate.map_or(u64::MAX, |gate| gate.work.load(Ordering::Relaxed))
+    }
+
     /// Tells a shim every threshold.
     pub(crate) fn publish(&self, host: &HostTable) {
         // Read first: a change meanwhile makes this telling an old one, and the next call tells again.

@@ -130,9 +130,19 @@ unsafe extern "C" fn route(call: *const RoutedCall) -> u32 {
     }
 }
 
-/// No family of LAPACK has a GPU path yet.
-unsafe extern "C" fn route_lapack(_: *const RoutedLapack) -> u32 {
-    OUTCOME_UNTOUCHED
+unsafe extern "C" fn route_lapack(call: *const RoutedLapack) -> u32 {
+    // SAFETY: the door's call, alive until this returns.
+    let Some(raw) = (unsafe { call.as_ref() }) else {
+        return OUTCOME_UNTOUCHED;
+    };
+    if raw.struct_bytes as usize != size_of::<RoutedLapack>() {
+        return OUTCOME_UNTOUCHED;
+    }
+    match catch_unwind(|| SLOT.usable()) {
+        // SAFETY: forwarded from the door.
+        Ok(Some(engine)) => unsafe { engine.route_lapack(raw) },
+        _ => OUTCOME_UNTOUCHED,
+    }
 }
 
 extern "C" fn finish() {

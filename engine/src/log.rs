@@ -46,11 +46,15 @@ pub struct CallRecord {
     /// 'N' or 'U'.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diag: Option<char>,
+    /// The options of a routine of LAPACK, in the order of its arguments ("VU" of syevd: jobz, uplo).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub letters: Option<String>,
     /// Rows of the result.
     pub m: u64,
     /// Columns of the result.
     pub n: u64,
-    /// Inner dimension, or the order of the symmetric or triangular matrix.
+    /// Inner dimension, or the order of the symmetric or triangular matrix; of LAPACK, the right-hand sides
+    /// or reflectors, or n.
     pub k: u64,
     /// The output was not read.
     pub beta_zero: bool,
@@ -387,6 +391,7 @@ fn call_line(r: &CallRecord) -> String {
     let letters: String = [r.side, r.uplo, r.transa, r.transb, r.diag]
         .into_iter()
         .flatten()
+        .chain(r.letters.iter().flat_map(|letters| letters.chars()))
         .collect();
     let mut line = format!(
         "{} {letters} m={} n={} k={} -> {} ({}",
@@ -503,6 +508,7 @@ mod tests {
             transa: Some('N'),
             transb: Some('T'),
             diag: None,
+            letters: None,
             m: 3,
             n: 4,
             k: 5,

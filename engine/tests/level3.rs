@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use engine_abi::{OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall};
 use gpu_offload::Engine;
 use gpu_offload::config::{LogLevel, Mode, Settings};
-use routines::{Arg, Dims, Extent, Family, Gate, Op, Precision, family, routed};
+use routines::{Arg, Dims, Extent, Family, Gate, Library, Op, Precision, family, routed_in};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -312,7 +312,7 @@ fn every_family_and_flag_reaches_the_device_as_it_was_meant() {
     let script = Arc::new(Script::default());
     let engine = forced(&script, settings(Mode::Force));
     let mut calls = 0;
-    for (row, precision, _) in routed() {
+    for (row, precision, _) in routed_in(Library::Blas) {
         for options in options(row, precision) {
             for beta_zero in [false, true] {
                 let mut case = Case::new(row.op, precision, options, beta_zero);

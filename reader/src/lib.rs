@@ -3,4 +3,8 @@
 //! Shared by every library that has routed symbols. Unsafe lives here because arguments are raw words and
 //! pointers; the door's frame vouches for them.
 
+pub mod lapack;
 pub mod level3;
+mod width;
+
+pub use width::Width;

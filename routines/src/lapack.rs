@@ -10,6 +10,7 @@ use crate::family::{
     Dim::{self, K, M, Max, Min, N, NLessOne, Order, Other, TwiceN},
     Extent::Is,
     Family, Flops,
+    Gate::{self, Product},
     Intent::{self, Destroyed, In, InOut, Out},
     Library::Lapack,
     Naming,
@@ -993,13 +994,30 @@ const fn complex_named(name: &'static str, row: Family) -> Family {
     }
 }
 
+/// A row whose calls pass the door.
+const fn gated(gate: Gate, row: Family) -> Family {
+    Family {
+        gate: Some(gate),
+        ..row
+    }
+}
+
+/// Of a square factorisation. Right-hand sides do not count, so that a system with more of them than
+/// unknowns may stay on the CPU.
+const NNN: Gate = Product(["n", "n", "n"]);
+/// Of a rectangular factorisation: m n min(m, n) is its work, which is not more than this.
+const MNN: Gate = Product(["m", "n", "n"]);
+const MNK: Gate = Product(["m", "n", "k"]);
+/// Of two triangular solves.
+const NNRHS: Gate = Product(["n", "n", "nrhs"]);
+
 /// LAPACK families.
 pub(crate) const FAMILIES: &[Family] = &[
     // Linear systems.
-    same(Op::Getrf, GETRF_ARGS, GETRF),
-    same(Op::Getrs, GETRS_ARGS, GETRS),
-    same(Op::Getri, GETRI_ARGS, GETRI),
-    same(Op::Gesv, GESV_ARGS, sum!(GETRF_SQUARE, GETRS)),
+    gated(MNN, same(Op::Getrf, GETRF_ARGS, GETRF)),
+    gated(NNRHS, same(Op::Getrs, GETRS_ARGS, GETRS)),
+    gated(NNN, same(Op::Getri, GETRI_ARGS, GETRI)),
+    gated(NNN, same(Op::Gesv, GESV_ARGS, sum!(GETRF_SQUARE, GETRS))),
     from(
         "LAPACK 3.12; counted as gesv (condition, refinement and bounds are O(n^2) a side)",
         differing(
@@ -1009,10 +1027,10 @@ pub(crate) const FAMILIES: &[Family] = &[
             sum!(GETRF_SQUARE, GETRS),
         ),
     ),
-    same(Op::Potrf, POTRF_ARGS, POTRF),
-    same(Op::Potrs, POTRS_ARGS, POTRS),
-    same(Op::Potri, POTRF_ARGS, sum!(TRTRI, LAUUM)),
-    same(Op::Posv, POSV_ARGS, sum!(POTRF, POTRS)),
+    gated(NNN, same(Op::Potrf, POTRF_ARGS, POTRF)),
+    gated(NNRHS, same(Op::Potrs, POTRS_ARGS, POTRS)),
+    gated(NNN, same(Op::Potri, POTRF_ARGS, sum!(TRTRI, LAUUM))),
+    gated(NNN, same(Op::Posv, POSV_ARGS, sum!(POTRF, POTRS))),
     same(Op::Trtri, TRTRI_ARGS, TRTRI),
     same(Op::Trtrs, TRTRS_ARGS, TRTRS),
     same(Op::Lauum, POTRF_ARGS, LAUUM),
@@ -1020,15 +1038,18 @@ pub(crate) const FAMILIES: &[Family] = &[
     same(Op::Sytrs, SYTRS_ARGS, SYTRS),
     same(Op::Sysv, SYSV_ARGS, sum!(SYTRF, SYTRS)),
     // Orthogonal factors and least squares.
-    same(Op::Geqrf, GEQRF_ARGS, GEQRF),
-    complex_named("ungqr", same(Op::Orgqr, ORGQR_ARGS, ORGQR)),
+    gated(MNN, same(Op::Geqrf, GEQRF_ARGS, GEQRF)),
+    complex_named("ungqr", gated(MNK, same(Op::Orgqr, ORGQR_ARGS, ORGQR))),
     complex_named(
         "unmqr",
-        differing(
-            Op::Ormqr,
-            joined!(Arg: &[SIDE, TRANS_REAL], ORMQR_AFTER_TRANS),
-            joined!(Arg: &[SIDE, TRANS_COMPLEX], ORMQR_AFTER_TRANS),
-            ORMQR,
+        gated(
+            MNK,
+            differing(
+                Op::Ormqr,
+                joined!(Arg: &[SIDE, TRANS_REAL], ORMQR_AFTER_TRANS),
+                joined!(Arg: &[SIDE, TRANS_COMPLEX], ORMQR_AFTER_TRANS),
+                ORMQR,
+            ),
         ),
     ),
     differing(
@@ -1079,11 +1100,14 @@ pub(crate) const FAMILIES: &[Family] = &[
         "heev",
         from(
             "LAPACK 3.12; LAWN 41 (sytrd, orgtr); Demmel 1997, section 5.3.1 (QL)",
-            differing(
-                Op::Syev,
-                joined!(Arg: SYEV_COMMON, &[Info]),
-                joined!(Arg: SYEV_COMMON, &[RWORK, Info]),
-                SYEV,
+            gated(
+                NNN,
+                differing(
+                    Op::Syev,
+                    joined!(Arg: SYEV_COMMON, &[Info]),
+                    joined!(Arg: SYEV_COMMON, &[RWORK, Info]),
+                    SYEV,
+                ),
             ),
         ),
     ),
@@ -1091,11 +1115,14 @@ pub(crate) const FAMILIES: &[Family] = &[
         "heevd",
         from(
             "LAPACK 3.12; LAWN 41 (sytrd, ormtr); Tisseur and Dongarra 1999 (divide and conquer)",
-            differing(
-                Op::Syevd,
-                joined!(Arg: SYEV_COMMON, REAL_TAIL),
-                joined!(Arg: SYEV_COMMON, COMPLEX_TAIL),
-                SYEVD,
+            gated(
+                NNN,
+                differing(
+                    Op::Syevd,
+                    joined!(Arg: SYEV_COMMON, REAL_TAIL),
+                    joined!(Arg: SYEV_COMMON, COMPLEX_TAIL),
+                    SYEVD,
+                ),
             ),
         ),
     ),
@@ -1103,11 +1130,14 @@ pub(crate) const FAMILIES: &[Family] = &[
         "heevr",
         from(
             "LAPACK 3.12; LAWN 41 (sytrd, ormtr)",
-            differing(
-                Op::Syevr,
-                joined!(Arg: SYEVX_COMMON, &[ISUPPZ, WORK, LWORK], REAL_TAIL),
-                joined!(Arg: SYEVX_COMMON, &[ISUPPZ, WORK, LWORK], COMPLEX_TAIL),
-                SYEVR,
+            gated(
+                NNN,
+                differing(
+                    Op::Syevr,
+                    joined!(Arg: SYEVX_COMMON, &[ISUPPZ, WORK, LWORK], REAL_TAIL),
+                    joined!(Arg: SYEVX_COMMON, &[ISUPPZ, WORK, LWORK], COMPLEX_TAIL),
+                    SYEVR,
+                ),
             ),
         ),
     ),
@@ -1150,26 +1180,32 @@ pub(crate) const FAMILIES: &[Family] = &[
     // Singular values.
     from(
         "LAPACK 3.12; LAWN 41 (gebrd, ormbr); Gu and Eisenstat 1995 (divide and conquer)",
-        differing(
-            Op::Gesdd,
-            joined!(Arg: &[letter("jobz", "ASON")], SVD_COMMON, &[IWORK, Info]),
-            joined!(Arg: &[letter("jobz", "ASON")], SVD_COMMON, &[RWORK, IWORK, Info]),
-            GESDD,
+        gated(
+            MNN,
+            differing(
+                Op::Gesdd,
+                joined!(Arg: &[letter("jobz", "ASON")], SVD_COMMON, &[IWORK, Info]),
+                joined!(Arg: &[letter("jobz", "ASON")], SVD_COMMON, &[RWORK, IWORK, Info]),
+                GESDD,
+            ),
         ),
     ),
     from(
         "LAPACK 3.12; LAWN 41 (gebrd, orgbr); two sweeps a value as in Demmel 1997 (QR)",
-        differing(
-            Op::Gesvd,
-            joined!(
-                Arg: &[letter("jobu", "ASON"), letter("jobvt", "ASON")], SVD_COMMON, &[Info]
+        gated(
+            MNN,
+            differing(
+                Op::Gesvd,
+                joined!(
+                    Arg: &[letter("jobu", "ASON"), letter("jobvt", "ASON")], SVD_COMMON, &[Info]
+                ),
+                joined!(
+                    Arg: &[letter("jobu", "ASON"), letter("jobvt", "ASON")],
+                    SVD_COMMON,
+                    &[RWORK, Info]
+                ),
+                GESVD,
             ),
-            joined!(
-                Arg: &[letter("jobu", "ASON"), letter("jobvt", "ASON")],
-                SVD_COMMON,
-                &[RWORK, Info]
-            ),
-            GESVD,
         ),
     ),
     Family {
@@ -1180,11 +1216,14 @@ pub(crate) const FAMILIES: &[Family] = &[
     // Nonsymmetric eigenproblems.
     from(
         "LAPACK 3.12; Golub and Van Loan, 4th edition, section 7.5 (25 n^3), and trevc3",
-        differing(
-            Op::Geev,
-            joined!(Arg: GEEV_HEAD, WR_WI, GEEV_VECTORS, &[Info]),
-            joined!(Arg: GEEV_HEAD, W, GEEV_VECTORS, &[RWORK, Info]),
-            sum!(SCHUR, TREVC3),
+        gated(
+            NNN,
+            differing(
+                Op::Geev,
+                joined!(Arg: GEEV_HEAD, WR_WI, GEEV_VECTORS, &[Info]),
+                joined!(Arg: GEEV_HEAD, W, GEEV_VECTORS, &[RWORK, Info]),
+                sum!(SCHUR, TREVC3),
+            ),
         ),
     ),
     same(Op::Gehrd, GEHRD_ARGS, GEHRD),

@@ -1,6 +1,6 @@
 //! A call without its pointers: what the cost model needs to know.
 
-use crate::{Dims, Gate, Op, Precision, family};
+use crate::{Dims, Gate, Library, Op, Precision, family};
 
 /// One call's family, precision and dimensions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,14 +39,23 @@ impl Shape {
         if self.right { self.n } else { self.m }
     }
 
-    /// Sizes of the matrix product that has the call's operands' shapes: m n k, with the order for k
-    /// where one operand is symmetric or triangular.
+    /// Sizes of the matrix product that stands for the call: m n k, with the order for k where one operand
+    /// is symmetric or triangular. For LAPACK the sizes that the family's gate names, with min(m, n) for the
+    /// third in a rectangular factorisation; m n k where it has no gate.
     pub fn product(&self) -> [u64; 3] {
-        let k = match family(self.op).gate {
-            Some(Gate::Sided) => self.order(),
-            _ => self.k,
-        };
-        [self.m, self.n, k]
+        let family = family(self.op);
+        match (family.library, family.gate) {
+            (Library::Blas, Some(Gate::Sided)) => [self.m, self.n, self.order()],
+            (Library::Lapack, Some(Gate::Product(["m", "n", "n"]))) => {
+                [self.m, self.n, self.m.min(self.n)]
+            }
+            (Library::Lapack, Some(Gate::Product(sizes))) => sizes.map(|size| match size {
+                "m" => self.m,
+                "n" => self.n,
+                _ => self.k,
+            }),
+            _ => [self.m, self.n, self.k],
+        }
     }
 
     /// Multiply-adds of that product, which thresholds are written in; `u64::MAX` beyond 64 bits. Where

@@ -7,7 +7,7 @@ use crate::family::{
     Family, Flops,
     Gate::{self, Product, Sided},
     Intent::{Accumulated, In, InOut},
-    Library::Blas,
+    Library::{self, Blas},
     Naming,
     Part::{Full, Triangle},
     Term,
@@ -345,6 +345,11 @@ pub fn routed() -> impl Iterator<Item = (&'static Family, Precision, String)> {
     families()
         .filter(|f| f.gate.is_some())
         .flat_map(|f| f.routines().map(move |(p, name)| (f, p, name)))
+}
+
+/// The routed routines of one library, in the order of [`routed`].
+pub fn routed_in(library: Library) -> impl Iterator<Item = (&'static Family, Precision, String)> {
+    routed().filter(move |(f, ..)| f.library == library)
 }
 
 /// Symbols whose calls pass the door, without prefix: `dgemm_`, `cblas_dgemm`, … These are the names

@@ -1,7 +1,10 @@
 //! Structural checks of the table, and an independent check value for every number that is derived:
 //! a wrong polynomial passes every structural test.
 
-use routines::{Arg, Dims, Gate, Op, Precision, Shape, families, family, routed, routed_symbols};
+use routines::{
+    Arg, Dims, Gate, Library, Op, Precision, Shape, families, family, routed, routed_in,
+    routed_symbols,
+};
 use std::collections::HashSet;
 
 #[test]
@@ -51,15 +54,77 @@ fn routed_symbols_are_both_spellings() {
 }
 
 #[test]
-fn level_3_is_routed_and_the_rest_is_not() {
-    let names: Vec<String> = routed().map(|(_, _, name)| name).collect();
+fn level_3_and_the_heavy_families_of_lapack_are_routed() {
+    let names = |library| -> Vec<String> { routed_in(library).map(|(_, _, name)| name).collect() };
+    let (blas, lapack) = (names(Library::Blas), names(Library::Lapack));
     // Eight families in four precisions, four in the complex ones.
-    assert_eq!(names.len(), 8 * 4 + 4 * 2);
-    assert_eq!(routed_symbols().len(), 2 * names.len());
+    assert_eq!(blas.len(), 8 * 4 + 4 * 2);
+    assert_eq!(lapack.len(), 17 * 4);
+    assert_eq!(routed().count(), blas.len() + lapack.len());
+    assert_eq!(routed_symbols().len(), 2 * blas.len() + lapack.len());
     for name in ["ssymm", "zher2k", "cgemm3m", "dgemmt", "strsm"] {
-        assert!(names.iter().any(|n| n == name), "{name}");
+        assert!(blas.iter().any(|n| n == name), "{name}");
     }
-    assert!(!names.iter().any(|n| n.contains("potrf")));
+    for name in ["spotrf", "zungqr", "cunmqr", "zheevr", "dsyevd", "cgesdd"] {
+        assert!(lapack.iter().any(|n| n == name), "{name}");
+    }
+    assert!(!lapack.iter().any(|n| n.contains("gels")));
+}
+
+/// A stub must not keep a call away whose work is above the threshold.
+#[test]
+fn no_gate_is_less_than_the_work() {
+    for (f, precision, name) in routed() {
+        for (m, n, k, right) in [(7, 5, 3, false), (5, 7, 3, true), (3, 7, 9, false)] {
+            let lacks = |size| f.position(size).is_none();
+            let dims = Dims {
+                m: if lacks("m") { n } else { m },
+                n,
+                k: if lacks("k") && lacks("nrhs") { n } else { k },
+                right,
+            };
+            let shape = Shape {
+                op: f.op,
+                precision,
+                m: dims.m,
+                n: dims.n,
+                k: dims.k,
+                right,
+                beta_zero: false,
+                letters: [0; 4],
+            };
+            let gate: u64 = match f.gate.expect("routed") {
+                Gate::Sided => dims.m * n * dims.m.max(n),
+                Gate::Product(sizes) => sizes
+                    .iter()
+                    .map(|size| match *size {
+                        "m" => dims.m,
+                        "n" => n,
+                        _ => dims.k,
+                    })
+                    .product(),
+            };
+            assert!(gate >= shape.work(), "{name}: {gate} < {}", shape.work());
+        }
+    }
+    let work = |op, m, n, k| {
+        let shape = Shape {
+            op,
+            precision: Precision::D,
+            m,
+            n,
+            k,
+            right: false,
+            beta_zero: false,
+            letters: [0; 4],
+        };
+        shape.work()
+    };
+    assert_eq!(work(Op::Geqrf, 7, 5, 5), 7 * 5 * 5);
+    assert_eq!(work(Op::Geqrf, 5, 7, 7), 7 * 5 * 5);
+    assert_eq!(work(Op::Gesv, 5, 5, 1), 125);
+    assert_eq!(work(Op::Getrs, 5, 5, 2), 50);
+    assert_eq!(work(Op::Ormqr, 5, 7, 3), 105);
 }
 
 /// Letters of Reference BLAS 3.12: C stands for T in real arithmetic, and only there.

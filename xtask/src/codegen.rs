@@ -2,7 +2,7 @@
 //! With `--check` it writes nothing and fails when a committed file differs.
 
 use anyhow::{Context, Result, bail, ensure};
-use routines::{Arg, Family, Gate, Library, Naming, Op, Precision, families, routed};
+use routines::{Arg, Family, Gate, Library, Naming, Op, Precision, families, routed_in};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -26,6 +26,10 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
         (
             "blas-shim/src/generated.rs",
             rustfmt(root, &entries(Library::Blas)?)?,
+        ),
+        (
+            "lapack-shim/src/generated.rs",
+            rustfmt(root, &entries(Library::Lapack)?)?,
         ),
         ("docs/routines.md", page()),
     ];
@@ -74,7 +78,7 @@ enum Spelling {
 }
 
 fn entries(library: Library) -> Result<String> {
-    let routed: Vec<_> = routed().filter(|(f, ..)| f.library == library).collect();
+    let routed: Vec<_> = routed_in(library).collect();
     let (mut words, mut thresholds) = (String::new(), String::new());
     let (mut externs, mut symbols) = (String::new(), String::new());
     for (index, (f, precision, routine)) in routed.iter().enumerate() {
@@ -85,7 +89,7 @@ fn entries(library: Library) -> Result<String> {
             "threshold({}, b'{}', {}, &{word}),",
             f.op as u32,
             *precision as u8 as char,
-            f.flops_per_work(*precision)
+            whole_flops_per_work(f, *precision)
         )?;
         let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
         for spelling in spellings.into_iter().flatten() {
@@ -94,18 +98,27 @@ fn entries(library: Library) -> Result<String> {
             writeln!(symbols, "{}", symbol.stub(index, &word)?)?;
         }
     }
+    let (ours, reader) = match library {
+        Library::Blas => ("{SHIM, alpha_zero, conjugated}", "level3"),
+        Library::Lapack => ("SHIM", "lapack"),
+    };
     Ok(format!(
         "//! {HEADER}\n//!\n//! One stub and one description for every routed symbol.\n\n\
-         use crate::{{SHIM, alpha_zero, conjugated}};\nuse core::sync::atomic::AtomicU64;\n\
-         use door::{{Threshold, routed_symbol}};\nuse reader::level3;\n\n{words}\n\
+         use crate::{ours};\nuse core::sync::atomic::AtomicU64;\n\
+         use door::{{Threshold, routed_symbol}};\nuse reader::{reader};\n\n{words}\n\
          const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
          Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
          /// The threshold words of this library, one a routine.\n\
          pub(crate) static THRESHOLDS: [Threshold; {}] = [\n{thresholds}];\n\n\
-         // OpenBLAS's own routines under their private names; the stubs know the signatures.\n\
+         // The CPU library's own routines under their private names; the stubs know the signatures.\n\
          unsafe extern \"C\" {{\n{externs}}}\n\n{symbols}",
         routed.len()
     ))
+}
+
+/// What the door divides a threshold in flops by before the engine, which knows it exactly, is loaded.
+fn whole_flops_per_work(family: &Family, precision: Precision) -> u64 {
+    family.flops_per_work(precision).ceil() as u64
 }
 
 /// One argument of a symbol with its place in the integer class, if it is there.
@@ -179,6 +192,16 @@ impl<'a> Symbol<'a> {
             Spelling::Fortran => "fortran",
             Spelling::Cblas => "cblas",
         };
+        let name = self.name.trim_end_matches('_').to_uppercase();
+        if self.family.library == Library::Lapack {
+            return Ok(format!(
+                "routed_symbol!(\n    {} => {}, {name}_ENTRY(lapack &SHIM, &THRESHOLDS[{index}], {}, \
+                 &lapack::FORTRAN, None),\n    {word}, {kind} [{loads}]\n);\n",
+                self.name,
+                self.cpu(),
+                self.stack_words()
+            ));
+        }
         let (mend, heavy_if) = match self.wrong_in_openblas() {
             Some((module, tests)) => {
                 let tests: Vec<String> = tests.iter().map(|t| format!("\"{t}\"")).collect();
@@ -190,11 +213,10 @@ impl<'a> Symbol<'a> {
             None => ("None".to_owned(), String::new()),
         };
         Ok(format!(
-            "routed_symbol!(\n    {} => {}, {}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, level3::{reader}, {mend}),\n    \
+            "routed_symbol!(\n    {} => {}, {name}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, level3::{reader}, {mend}),\n    \
              {word}, {kind} [{loads}]{heavy_if}\n);\n",
             self.name,
             self.cpu(),
-            self.name.trim_end_matches('_').to_uppercase(),
             self.stack_words()
         ))
     }

@@ -411,6 +411,14 @@ fn lapack_renames(symbols: &Symbols, halves: &Halves) -> Result<Plan> {
         Some(format!("{PRIVATE_PREFIX}{suffix}"))
     };
     let mut plan = Plan::new();
+    for name in routines::routed_symbols() {
+        // The stubs in front of OpenBLAS's own kernels stand before lapack-shim's forwarders.
+        let member = symbols.definer.get(&name);
+        if let Some(member) = member.filter(|member| halves.lapack.contains(*member)) {
+            let rename = (name.clone(), format!("{CPU_PREFIX}{name}"));
+            plan.entry(member.clone()).or_default().push(rename);
+        }
+    }
     for member in &halves.lapack {
         for name in symbols.needs(member) {
             let private = private(name);

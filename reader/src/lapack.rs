@@ -1,0 +1,304 @@
+//! From the saved arguments of a routed call of LAPACK to the engine's form of it, by the routine table.
+//!
+//! `None` always means that the CPU routine gets the call as it came: an illegal argument, which it reports
+//! through the program's own xerbla_, a quick return, a workspace query, or an option without a GPU path.
+//! What LAPACK calls illegal must be `None` here, since the CPU routine is called from Rust when its workspace
+//! is asked for.
+//!
+//! Unsafe lives here because arguments are raw words and pointers; the door's frame vouches for them.
+
+use crate::Width;
+use core::ffi::c_void;
+use door::{DecodeLapack, Entry, Frame, Threshold};
+use engine_abi::{MAX_LETTERS, MAX_MATRICES, MAX_VECTORS, RawMatrix, RoutedLapack};
+use routines::{Arg, Dims, Family, Intent, Op, Options, Precision, Shape, family};
+
+/// The reader of Fortran names with 4-byte integers.
+pub static FORTRAN: DecodeLapack = DecodeLapack {
+    read: |frame, threshold| {
+        // SAFETY: forwarded: the frame is that of a call of such a name.
+        unsafe { read(frame, threshold, Width::Four) }
+    },
+    prepare: |entry, frame| {
+        // SAFETY: forwarded.
+        unsafe { prepare(entry, frame, Width::Four) }
+    },
+};
+
+/// The reader of Fortran names with 8-byte integers.
+pub static FORTRAN_ILP64: DecodeLapack = DecodeLapack {
+    read: |frame, threshold| {
+        // SAFETY: forwarded: the frame is that of a call of such a name.
+        unsafe { read(frame, threshold, Width::Eight) }
+    },
+    prepare: |entry, frame| {
+        // SAFETY: forwarded.
+        unsafe { prepare(entry, frame, Width::Eight) }
+    },
+};
+
+/// A call with every field at zero.
+const EMPTY: RoutedLapack = RoutedLapack {
+    struct_bytes: size_of::<RoutedLapack>() as u32,
+    op: 0,
+    precision: 0,
+    integer_bytes: 0,
+    reserved: [0; 2],
+    letters: [0; MAX_LETTERS],
+    m: 0,
+    n: 0,
+    k: 0,
+    matrices: [RawMatrix {
+        data: core::ptr::null_mut(),
+        ld: 0,
+    }; MAX_MATRICES],
+    vectors: [core::ptr::null_mut(); MAX_VECTORS],
+    info: core::ptr::null_mut(),
+    host: core::ptr::null(),
+    cpu: no_cpu,
+    frame: core::ptr::null(),
+};
+
+/// Stands in a call until the door puts the real one there.
+unsafe extern "C" fn no_cpu(_: *const c_void) {}
+
+fn integer_bytes(width: Width) -> u8 {
+    match width {
+        Width::Four => 4,
+        Width::Eight => 8,
+    }
+}
+
+/// Stores an integer that fits.
+///
+/// # Safety
+/// As for [`Width::at`], and the integer may be written.
+unsafe fn store(f: &Frame, index: usize, value: i64, width: Width) {
+    // SAFETY: the caller vouches for the pointer; alignment is not assumed.
+    unsafe {
+        match width {
+            Width::Four => f.pointer::<i32>(index).write_unaligned(value as i32),
+            Width::Eight => f.pointer::<i64>(index).write_unaligned(value),
+        }
+    }
+}
+
+fn routine(t: &Threshold) -> Option<(&'static Family, Precision)> {
+    Some((
+        family(Op::from_code(t.op)?),
+        Precision::from_code(t.precision)?,
+    ))
+}
+
+/// Letters and sizes, checked.
+struct Heading {
+    letters: [u8; MAX_LETTERS],
+    dims: Dims,
+}
+
+impl Heading {
+    /// # Safety
+    /// As for [`read`].
+    unsafe fn read(f: &Frame, family: &Family, precision: Precision, width: Width) -> Option<Self> {
+        let mut letters = [0; MAX_LETTERS];
+        let mut next = letters.iter_mut();
+        let (mut m, mut n, mut k) = (None, None, None);
+        for (i, arg) in family.args_of(precision).iter().enumerate() {
+            match *arg {
+                Arg::Letter { accepted, .. } => {
+                    // SAFETY: a CHARACTER argument is a valid pointer, as in every call of Fortran.
+                    let letter = unsafe { f.letter(i) }.to_ascii_uppercase();
+                    if !accepted.as_bytes().contains(&letter) {
+                        return None;
+                    }
+                    *next.next()? = letter;
+                }
+                Arg::Size { name } => {
+                    // SAFETY: an INTEGER argument is a valid pointer.
+                    let value = unsafe { width.at(f, i) };
+                    // Nothing to compute where one is 0.
+                    let value = u64::try_from(value).ok().filter(|v| *v > 0)?;
+                    match name {
+                        "m" => m = Some(value),
+                        "n" => n = Some(value),
+                        "k" | "nrhs" => k = Some(value),
+                        _ => return None,
+                    }
+                }
+                _ => {}
+            }
+        }
+        let n = n?;
+        let options = Options::new(family, precision, letters);
+        let dims = Dims {
+            m: m.unwrap_or(n),
+            n,
+            k: k.unwrap_or(n),
+            right: options.letter("side") == b'R',
+        };
+        (options.are_routed() && options.sizes_agree(&dims)).then_some(Self { letters, dims })
+    }
+}
+
+/// Reads a call; the second value is its work.
+///
+/// # Safety
+/// The frame holds the arguments of a call of the threshold's routine with integers of this width.
+unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, u64)> {
+    let (family, precision) = routine(t)?;
+    // SAFETY: forwarded.
+    let Heading { letters, dims } = unsafe { Heading::read(f, family, precision, width) }?;
+    let options = Options::new(family, precision, letters);
+    let size = |v: u64| i64::try_from(v).ok();
+    let mut call = RoutedLapack {
+        op: family.op as u32,
+        precision: precision as u8,
+        integer_bytes: integer_bytes(width),
+        letters,
+        m: size(dims.m)?,
+        n: size(dims.n)?,
+        k: size(dims.k)?,
+        ..EMPTY
+    };
+    let (mut matrices, mut vectors) = (call.matrices.iter_mut(), call.vectors.iter_mut());
+    let mut least_ld = 1;
+    let mut matrix = None;
+    for (i, arg) in family.args_of(precision).iter().enumerate() {
+        // SAFETY: the word is a pointer; it is not read through here.
+        let pointer = unsafe { f.pointer::<c_void>(i) };
+        match *arg {
+            Arg::Letter { .. } | Arg::Size { .. } => {}
+            Arg::Matrix { .. } => {
+                let shape = options.matrix(arg, &dims);
+                least_ld = shape.map_or(1, |(rows, _)| rows);
+                if shape.is_some() && pointer.is_null() {
+                    return None;
+                }
+                let place = matrices.next()?;
+                place.data = pointer;
+                matrix = Some(place);
+            }
+            Arg::Ld { .. } => {
+                // SAFETY: an INTEGER argument is a valid pointer.
+                let ld = unsafe { width.at(f, i) };
+                if ld < size(least_ld)? {
+                    return None;
+                }
+                matrix.take()?.ld = ld;
+            }
+            Arg::Vector { .. } | Arg::IntVector { .. } => {
+                if options.vector(arg, &dims).is_some() && pointer.is_null() {
+                    return None;
+                }
+                *vectors.next()? = pointer;
+            }
+            // -1 is a query; a workspace of nothing has no first word for the length.
+            Arg::Lwork { .. } => {
+                // SAFETY: an INTEGER argument is a valid pointer.
+                if unsafe { width.at(f, i) } < 1 {
+                    return None;
+                }
+            }
+            // Of routed options no other scalar is read.
+            Arg::Extra {
+                intent: Intent::In, ..
+            } => {}
+            Arg::Work { .. } | Arg::Extra { .. } => {
+                if pointer.is_null() {
+                    return None;
+                }
+            }
+            Arg::Info => {
+                if pointer.is_null() {
+                    return None;
+                }
+                call.info = pointer;
+            }
+            Arg::LetterInOut { .. } | Arg::Procedure { .. } | Arg::Scalar { .. } => return None,
+        }
+    }
+    let shape = Shape {
+        op: family.op,
+        precision,
+        m: dims.m,
+        n: dims.n,
+        k: dims.k,
+        right: dims.right,
+        beta_zero: false,
+        letters,
+    };
+    Some((call, shape.work()))
+}
+
+/// The most workspaces with a length (heevr: work, rwork, iwork).
+const MAX_LWORK: usize = 3;
+
+/// Asks the CPU routine for its workspace with the caller's own arguments, each length replaced by -1. That
+/// leaves the best length in the first word of each workspace and 0 in info, as the routine itself does at its
+/// end. False if the caller's workspace is shorter than the best: it may be too short at all.
+///
+/// # Safety
+/// The frame is that of a call which [`read`] has accepted, with integers of this width.
+unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
+    let Some((family, precision)) = routine(entry.threshold) else {
+        return false;
+    };
+    let args = family.args_of(precision);
+    // SAFETY: the caller's frame.
+    let f = unsafe { &*frame };
+    // All of its bytes are ones in either width.
+    let query = -1_i64;
+    let address = (&raw const query).addr() as u64;
+    let mut replaced = [(0, 0); MAX_LWORK];
+    let mut count = 0;
+    for (i, _) in args
+        .iter()
+        .enumerate()
+        .filter(|(_, arg)| matches!(arg, Arg::Lwork { .. }))
+    {
+        let Some(place) = replaced.get_mut(count) else {
+            return false;
+        };
+        *place = (i, address);
+        count += 1;
+    }
+    let replaced = &replaced[..count];
+    if !replaced.is_empty() {
+        // SAFETY: the caller's arguments are legal, and so is a query.
+        if !unsafe { entry.call_cpu_with(frame, replaced) } {
+            return false;
+        }
+        for &(lwork, _) in replaced {
+            // A workspace stands before its length.
+            let work = lwork - 1;
+            // SAFETY: a query has written the first word of each workspace and read no more; `read` has seen
+            // that there is one.
+            let (best, given) = unsafe {
+                let best = match (args[work].name(), precision.real()) {
+                    ("iwork", _) => width.at(f, work) as f64,
+                    (_, Precision::S) => f64::from(f.pointer::<f32>(work).read_unaligned()),
+                    _ => f.pointer::<f64>(work).read_unaligned(),
+                };
+                (best, width.at(f, lwork) as f64)
+            };
+            if best.is_nan() || given < best {
+                return false;
+            }
+        }
+        let info = args.len() - 1;
+        // SAFETY: info is an INTEGER that the query has written.
+        if unsafe { width.at(f, info) } != 0 {
+            return false;
+        }
+    }
+    if family.op == Op::Syevr {
+        // All eigenvalues are found. The CPU routine begins with 0.
+        let position = |name| args.iter().position(|arg| arg.name() == name);
+        let (Some(m), Some(n)) = (position("m"), position("n")) else {
+            return false;
+        };
+        // SAFETY: both are INTEGER arguments, m an output.
+        unsafe { store(f, m, width.at(f, n), width) };
+    }
+    true
+}

@@ -1,0 +1,249 @@
+//! What a LAPACK routine's option letters say of its operands: which are referenced, how large they are and
+//! what becomes of them. The reader, the engine and the tests ask here, so that none has a formula of its own.
+
+use crate::{Arg, Dims, Extent, Family, Intent, Op, Precision};
+
+/// The most option letters of a routine whose calls pass the door.
+pub const MAX_LETTERS: usize = 4;
+
+/// The option letters of one call with the row that gives them a meaning.
+///
+/// # Source
+/// The routines' own argument checks and comments, LAPACK 3.12.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    family: &'a Family,
+    precision: Precision,
+    letters: [u8; MAX_LETTERS],
+}
+
+impl<'a> Options<'a> {
+    /// The letters, upper case, in the order of the routine's arguments, of a call of this routine.
+    pub fn new(family: &'a Family, precision: Precision, letters: [u8; MAX_LETTERS]) -> Self {
+        Self {
+            family,
+            precision,
+            letters,
+        }
+    }
+
+    /// The letter of the option with this name, 0 where the routine lacks it.
+    pub fn letter(&self, name: &str) -> u8 {
+        let args = self.family.args_of(self.precision).iter();
+        let letters = args.filter(|arg| matches!(arg, Arg::Letter { .. }));
+        letters
+            .zip(self.letters)
+            .find(|(arg, _)| arg.name() == name)
+            .map_or(0, |(_, letter)| letter)
+    }
+
+    /// Whether these letters are legal together, and of a kind that the GPU path knows.
+    pub fn are_routed(&self) -> bool {
+        let args = self.family.args_of(self.precision).iter();
+        let letters = args.filter_map(|arg| match arg {
+            Arg::Letter { accepted, .. } => Some(*accepted),
+            _ => None,
+        });
+        let mut rest = self.letters.iter();
+        let each = letters
+            .zip(&mut rest)
+            .all(|(accepted, letter)| accepted.as_bytes().contains(letter));
+        each && rest.all(|letter| *letter == 0)
+            && match self.family.op {
+                // A holds one set of vectors only.
+                Op::Gesvd => (self.letter("jobu"), self.letter("jobvt")) != (b'O', b'O'),
+                // The values of a part of the spectrum differ from the whole one's in rounding, in order
+                // and in number.
+                Op::Syevr => self.letter("range") == b'A',
+                _ => true,
+            }
+    }
+
+    /// Whether these sizes are legal together.
+    pub fn sizes_agree(&self, dims: &Dims) -> bool {
+        match self.family.op {
+            Op::Orgqr => dims.m >= dims.n && dims.n >= dims.k,
+            Op::Ormqr => dims.k <= dims.get(crate::Dim::Order),
+            _ => true,
+        }
+    }
+
+    /// Rows and columns of a matrix argument, `None` where the options leave it unreferenced. Its leading
+    /// dimension is at least the number of rows, and at least 1 where it is unreferenced.
+    pub fn matrix(&self, arg: &Arg, dims: &Dims) -> Option<(u64, u64)> {
+        let Arg::Matrix {
+            name, rows, cols, ..
+        } = *arg
+        else {
+            return None;
+        };
+        let least = dims.m.min(dims.n);
+        match (self.family.op, name) {
+            (Op::Gesdd, "u") => match self.letter("jobz") {
+                b'A' => Some((dims.m, dims.m)),
+                b'S' => Some((dims.m, least)),
+                b'O' if dims.m < dims.n => Some((dims.m, dims.m)),
+                _ => None,
+            },
+            (Op::Gesdd, "vt") => match self.letter("jobz") {
+                b'A' => Some((dims.n, dims.n)),
+                b'S' => Some((least, dims.n)),
+                b'O' if dims.m >= dims.n => Some((dims.n, dims.n)),
+                _ => None,
+            },
+            (Op::Gesvd, "u") => match self.letter("jobu") {
+                b'A' => Some((dims.m, dims.m)),
+                b'S' => Some((dims.m, least)),
+                _ => None,
+            },
+            (Op::Gesvd, "vt") => match self.letter("jobvt") {
+                b'A' => Some((dims.n, dims.n)),
+                b'S' => Some((least, dims.n)),
+                _ => None,
+            },
+            (Op::Syevr, "z") => (self.letter("jobz") == b'V').then_some((dims.n, dims.n)),
+            (Op::Geev, "vl") => (self.letter("jobvl") == b'V').then_some((dims.n, dims.n)),
+            (Op::Geev, "vr") => (self.letter("jobvr") == b'V').then_some((dims.n, dims.n)),
+            _ => {
+                let extent = |e: Extent| match e {
+                    Extent::ByTrans(by, _, other) if self.letter(by) != b'N' => dims.get(other),
+                    e => dims.get(e.plain()),
+                };
+                Some((extent(rows), extent(cols)))
+            }
+        }
+    }
+
+    /// Elements of a vector argument, `None` where the options leave it unreferenced.
+    pub fn vector(&self, arg: &Arg, dims: &Dims) -> Option<u64> {
+        match *arg {
+            Arg::Vector { len, .. } => Some(dims.get(len)),
+            // Filled by the routine that computes the vectors.
+            Arg::IntVector {
+                name: "isuppz",
+                len,
+                ..
+            } => (self.letter("jobz") == b'V').then(|| dims.get(len)),
+            Arg::IntVector { len, .. } => Some(dims.get(len)),
+            _ => None,
+        }
+    }
+
+    /// What becomes of a matrix or vector argument: the row's intent, but for matrices that an option fills
+    /// with vectors.
+    pub fn intent(&self, arg: &Arg) -> Option<Intent> {
+        let intent = match *arg {
+            Arg::Matrix { intent, .. }
+            | Arg::Vector { intent, .. }
+            | Arg::IntVector { intent, .. } => intent,
+            _ => return None,
+        };
+        let overwritten = match self.family.op {
+            Op::Gesdd => self.letter("jobz") == b'O',
+            Op::Gesvd => self.letter("jobu") == b'O' || self.letter("jobvt") == b'O',
+            _ => false,
+        };
+        Some(match intent {
+            Intent::Destroyed if overwritten => Intent::InOut,
+            intent => intent,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{families, family};
+
+    fn dims(m: u64, n: u64) -> Dims {
+        Dims {
+            m,
+            n,
+            k: n,
+            right: false,
+        }
+    }
+
+    fn shape(op: Op, letters: &[u8], name: &str, (m, n): (u64, u64)) -> Option<(u64, u64)> {
+        let row = family(op);
+        let mut all = [0; MAX_LETTERS];
+        all[..letters.len()].copy_from_slice(letters);
+        let arg = row.args.iter().find(|arg| arg.name() == name);
+        Options::new(row, Precision::D, all).matrix(arg.expect("an argument"), &dims(m, n))
+    }
+
+    /// From the comments of dgesdd.f and dgesvd.f.
+    #[test]
+    fn vectors_of_the_svd_by_job() {
+        let (tall, wide) = ((7, 3), (3, 7));
+        let gesdd = |job: u8, name, size| shape(Op::Gesdd, &[job], name, size);
+        assert_eq!(gesdd(b'A', "u", tall), Some((7, 7)));
+        assert_eq!(gesdd(b'S', "u", tall), Some((7, 3)));
+        assert_eq!(gesdd(b'O', "u", tall), None);
+        assert_eq!(gesdd(b'O', "vt", tall), Some((3, 3)));
+        assert_eq!(gesdd(b'O', "u", wide), Some((3, 3)));
+        assert_eq!(gesdd(b'O', "vt", wide), None);
+        assert_eq!(gesdd(b'A', "vt", wide), Some((7, 7)));
+        assert_eq!(gesdd(b'S', "vt", wide), Some((3, 7)));
+        assert_eq!(gesdd(b'N', "u", wide), None);
+        assert_eq!(gesdd(b'N', "a", wide), Some((3, 7)));
+        let gesvd = |jobs: &[u8; 2], name, size| shape(Op::Gesvd, jobs, name, size);
+        assert_eq!(gesvd(b"OS", "u", tall), None);
+        assert_eq!(gesvd(b"OS", "vt", tall), Some((3, 3)));
+        assert_eq!(gesvd(b"AN", "u", tall), Some((7, 7)));
+        assert_eq!(gesvd(b"AN", "vt", tall), None);
+    }
+
+    #[test]
+    fn a_holds_vectors_only_with_option_o() {
+        let intent = |op, letters| {
+            let row = family(op);
+            let options = Options::new(row, Precision::D, letters);
+            options.intent(row.args.iter().find(|arg| arg.name() == "a").expect("a"))
+        };
+        assert_eq!(intent(Op::Gesdd, [b'O', 0, 0, 0]), Some(Intent::InOut));
+        assert_eq!(intent(Op::Gesdd, [b'S', 0, 0, 0]), Some(Intent::Destroyed));
+        assert_eq!(intent(Op::Gesvd, [b'N', b'O', 0, 0]), Some(Intent::InOut));
+        assert_eq!(
+            intent(Op::Geev, [b'N', b'N', 0, 0]),
+            Some(Intent::Destroyed)
+        );
+    }
+
+    #[test]
+    fn letters_are_judged_together() {
+        let routed = |op, precision, letters: &[u8]| {
+            let mut all = [0; MAX_LETTERS];
+            all[..letters.len()].copy_from_slice(letters);
+            Options::new(family(op), precision, all).are_routed()
+        };
+        assert!(routed(Op::Gesvd, Precision::D, b"OA"));
+        assert!(!routed(Op::Gesvd, Precision::D, b"OO"));
+        assert!(!routed(Op::Gesvd, Precision::D, b"O"));
+        assert!(!routed(Op::Gesvd, Precision::D, b"OAA"));
+        assert!(routed(Op::Syevr, Precision::Z, b"NAL"));
+        assert!(!routed(Op::Syevr, Precision::Z, b"NIL"));
+        assert!(routed(Op::Ormqr, Precision::Z, b"LC"));
+        assert!(!routed(Op::Ormqr, Precision::Z, b"LT"));
+        assert!(routed(Op::Getrf, Precision::S, b""));
+    }
+
+    /// The generic rule serves every matrix that no option changes, so a routed family that has such an
+    /// option must stand above.
+    #[test]
+    fn every_pure_output_matrix_has_its_rule() {
+        for f in families().filter(|f| f.gate.is_some() && f.library == crate::Library::Lapack) {
+            let letters = [b'N'; MAX_LETTERS];
+            for arg in f.args {
+                if let Arg::Matrix {
+                    intent: Intent::Out,
+                    ..
+                } = arg
+                {
+                    let options = Options::new(f, Precision::D, letters);
+                    assert_eq!(options.matrix(arg, &dims(3, 3)), None, "{:?} {arg:?}", f.op);
+                }
+            }
+        }
+    }
+}
