@@ -21,6 +21,7 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine_abi::{EngineTable, HostTable, RoutedCall, RoutedLapack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 /// The threshold of one routine in one precision.
 pub struct Threshold {
@@ -44,6 +45,8 @@ pub struct Shim {
     pub host: HostTable,
     /// Called at the first routed call, once or, if calls arrive together, a few times.
     pub first_call: fn(),
+    /// Where the engine is, for a library that does not lie beside it; a line of text if it cannot be used.
+    pub engine: Option<fn() -> Result<PathBuf, String>>,
 }
 
 impl Shim {
@@ -58,6 +61,7 @@ impl Shim {
         Self {
             thresholds,
             first_call,
+            engine: None,
             host: HostTable {
                 abi_version: engine_abi::ABI_VERSION,
                 struct_bytes: size_of::<HostTable>() as u32,
@@ -65,6 +69,14 @@ impl Shim {
                 cpu_threads,
                 cpu_config,
             },
+        }
+    }
+
+    /// The same shim, whose engine lies elsewhere.
+    pub const fn with_engine(self, engine: fn() -> Result<PathBuf, String>) -> Self {
+        Self {
+            engine: Some(engine),
+            ..self
         }
     }
 

@@ -81,7 +81,7 @@ fn report(line: &str) {
 }
 
 fn load(shim: &'static Shim) -> Result<*const EngineTable, String> {
-    let (handle, what) = open()?;
+    let (handle, what) = open(shim)?;
     // SAFETY: a live handle and a NUL-terminated name.
     let symbol = unsafe { libc::dlsym(handle, ENGINE_ENTRY.as_ptr().cast()) };
     if symbol.is_null() {
@@ -110,8 +110,9 @@ fn load(shim: &'static Shim) -> Result<*const EngineTable, String> {
     Ok(table)
 }
 
-/// The engine that the process has already, or else the one beside this library's real path.
-fn open() -> Result<(*mut c_void, PathBuf), String> {
+/// The engine that the process has already, or else the shim's own: the one beside this library's real path
+/// unless the shim knows better.
+fn open(shim: &Shim) -> Result<(*mut c_void, PathBuf), String> {
     let soname = CString::new(ENGINE_SONAME).map_err(|e| e.to_string())?;
     // SAFETY: a NUL-terminated name; RTLD_NOLOAD loads nothing.
     let loaded = unsafe {
@@ -123,7 +124,10 @@ fn open() -> Result<(*mut c_void, PathBuf), String> {
     if !loaded.is_null() {
         return Ok((loaded, PathBuf::from(ENGINE_SONAME)));
     }
-    let path = own_directory()?.join(ENGINE_SONAME);
+    let path = match shim.engine {
+        Some(find) => find()?,
+        None => own_directory()?.join(ENGINE_SONAME),
+    };
     let name = CString::new(path.clone().into_os_string().into_vec()).map_err(|e| e.to_string())?;
     // SAFETY: a NUL-terminated path.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

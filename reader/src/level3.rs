@@ -6,6 +6,7 @@
 //!
 //! Unsafe lives here because arguments are raw words and pointers; the door's frame vouches for them.
 
+use crate::Width;
 use door::{Frame, Threshold};
 use engine_abi::RoutedCall;
 use routines::{Arg, Dim, Dims, Extent, Family, Gate, Op, Precision, family};
@@ -45,6 +46,22 @@ unsafe extern "C" fn no_cpu(_: *const core::ffi::c_void) {}
 /// # Safety
 /// The frame holds the arguments of such a call of the threshold's routine.
 pub unsafe fn fortran(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
+    // SAFETY: forwarded.
+    unsafe { read_fortran(Width::Four, f, t) }
+}
+
+/// [`fortran`] of a library whose INTEGER has 8 bytes.
+///
+/// # Safety
+/// As for [`fortran`].
+pub unsafe fn fortran_ilp64(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
+    // SAFETY: forwarded.
+    unsafe { read_fortran(Width::Eight, f, t) }
+}
+
+/// # Safety
+/// As for [`fortran`], with integers of this width.
+unsafe fn read_fortran(width: Width, f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
     let (family, precision) = (family(Op::from_code(t.op)?), routine_precision(t)?);
     let mut call = EMPTY;
     for (i, arg) in family.args_of(precision).iter().enumerate() {
@@ -55,8 +72,8 @@ pub unsafe fn fortran(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
                 Arg::Letter { name, accepted } => {
                     put_letter(&mut call, name, accepted, f.letter(i).to_ascii_uppercase())?;
                 }
-                Arg::Size { name } => put_size(&mut call, name, f.fortran_int(i))?,
-                Arg::Ld { name } => put_ld(&mut call, name, f.fortran_int(i))?,
+                Arg::Size { name } => put_size(&mut call, name, width.at(f, i))?,
+                Arg::Ld { name } => put_ld(&mut call, name, width.at(f, i))?,
                 Arg::Scalar { name, real } => {
                     let of = if real { precision.real() } else { precision };
                     put_scalar(&mut call, name, f.scalar(i, of as u8))?;
@@ -74,6 +91,22 @@ pub unsafe fn fortran(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
 /// # Safety
 /// The frame holds the arguments of such a call of the threshold's routine.
 pub unsafe fn cblas(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
+    // SAFETY: forwarded.
+    unsafe { read_cblas(Width::Four, f, t) }
+}
+
+/// [`cblas`] of a library whose integers have 8 bytes. Its enumerations have 4 all the same.
+///
+/// # Safety
+/// As for [`cblas`].
+pub unsafe fn cblas_ilp64(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
+    // SAFETY: forwarded.
+    unsafe { read_cblas(Width::Eight, f, t) }
+}
+
+/// # Safety
+/// As for [`cblas`], with integers of this width.
+unsafe fn read_cblas(width: Width, f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
     let (family, precision) = (family(Op::from_code(t.op)?), routine_precision(t)?);
     let mut call = EMPTY;
     // SAFETY: the layout is the first argument of every routine here, an enumeration.
@@ -98,8 +131,8 @@ pub unsafe fn cblas(f: &Frame, t: &Threshold) -> Option<(RoutedCall, u64)> {
                 Arg::Letter { name, accepted } => {
                     put_letter(&mut call, name, accepted, cblas_letter(name, f.int32(int))?)?;
                 }
-                Arg::Size { name } => put_size(&mut call, name, f.int32(int))?,
-                Arg::Ld { name } => put_ld(&mut call, name, f.int32(int))?,
+                Arg::Size { name } => put_size(&mut call, name, width.value(f, int))?,
+                Arg::Ld { name } => put_ld(&mut call, name, width.value(f, int))?,
                 Arg::Scalar { name, .. } => {
                     put_scalar(&mut call, name, f.scalar(int, precision as u8))?;
                 }
@@ -133,25 +166,25 @@ fn put_letter(call: &mut RoutedCall, name: &str, accepted: &str, letter: u8) -> 
 }
 
 /// A size of 0 is a quick return, or scales the result: OpenBLAS's work either way.
-fn put_size(call: &mut RoutedCall, name: &str, value: i32) -> Option<()> {
+fn put_size(call: &mut RoutedCall, name: &str, value: i64) -> Option<()> {
     let field = match name {
         "m" => &mut call.m,
         "n" => &mut call.n,
         "k" => &mut call.k,
         _ => return None,
     };
-    *field = i64::from(value);
+    *field = value;
     (value > 0).then_some(())
 }
 
-fn put_ld(call: &mut RoutedCall, name: &str, value: i32) -> Option<()> {
+fn put_ld(call: &mut RoutedCall, name: &str, value: i64) -> Option<()> {
     let field = match name {
         "lda" => &mut call.lda,
         "ldb" => &mut call.ldb,
         "ldc" => &mut call.ldc,
         _ => return None,
     };
-    *field = i64::from(value);
+    *field = value;
     Some(())
 }
 
