@@ -11,15 +11,19 @@ pub enum Kind {
     Stream,
     Event,
     BlasHandle,
+    SolverHandle,
+    SolverParams,
     Context,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 8] = [
     Kind::DeviceMemory,
     Kind::PinnedMemory,
     Kind::Stream,
     Kind::Event,
     Kind::BlasHandle,
+    Kind::SolverHandle,
+    Kind::SolverParams,
     Kind::Context,
 ];
 
@@ -32,6 +36,8 @@ impl Kind {
             Self::Stream => "streams",
             Self::Event => "events",
             Self::BlasHandle => "blas_handles",
+            Self::SolverHandle => "solver_handles",
+            Self::SolverParams => "solver_params",
             Self::Context => "contexts",
         }
     }
@@ -45,6 +51,8 @@ impl fmt::Display for Kind {
             Self::Stream => "stream",
             Self::Event => "event",
             Self::BlasHandle => "cuBLAS handle",
+            Self::SolverHandle => "cuSOLVER handle",
+            Self::SolverParams => "cuSOLVER parameters",
             Self::Context => "context",
         })
     }

@@ -9,7 +9,7 @@ use crate::stream::{EventState, StreamState};
 use crate::watch::Pending;
 use core::ffi::CStr;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -44,6 +44,10 @@ pub struct State {
     pub ending: Vec<Arc<StreamState>>,
     pub events: HashMap<usize, Arc<EventState>>,
     pub blas: HashMap<usize, Blas>,
+    /// cuSOLVER's handles and the stream of each.
+    pub solvers: HashMap<usize, usize>,
+    /// cuSOLVER's parameter objects.
+    pub solver_params: HashSet<usize>,
     next_handle: usize,
     pub registry: Registry,
     /// Transfers of pinned memory that have not run.
@@ -89,6 +93,8 @@ pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         ending: Vec::new(),
         events: HashMap::new(),
         blas: HashMap::new(),
+        solvers: HashMap::new(),
+        solver_params: HashSet::new(),
         next_handle: 0x2000,
         registry: Registry::default(),
         pending: Pending::default(),
@@ -203,6 +209,14 @@ pub const BLAS: Codes = Codes {
     invalid: 7,
     out_of_memory: 3,
     lost: 13,
+    not_initialized: 1,
+};
+
+/// cuSOLVER's, the same way.
+pub const SOLVER: Codes = Codes {
+    invalid: 3,
+    out_of_memory: 2,
+    lost: 6,
     not_initialized: 1,
 };
 
@@ -347,6 +361,8 @@ pub extern "C" fn sim_cuda_reset() {
     let streams: Vec<_> = {
         let mut state = lock();
         state.blas.clear();
+        state.solvers.clear();
+        state.solver_params.clear();
         state.events.clear();
         state.events_made = 0;
         let mut all = core::mem::take(&mut state.ending);

@@ -65,7 +65,7 @@ pub struct Operand {
 
 impl Operand {
     /// First and last element that are touched, counted from the address, the last exclusive.
-    fn elems(&self) -> (i64, i64) {
+    pub fn elems(&self) -> (i64, i64) {
         let (first, end) = match self.area {
             Area::Full => (0, (self.cols - 1) * self.ld + self.rows),
             Area::Triangle { unit, .. } if unit && self.cols < 2 => (0, 0),
@@ -85,7 +85,7 @@ impl Operand {
     }
 
     /// True if the two share an element. Triangles are not looked at: two may share a square.
-    fn overlaps(&self, other: &Self, elem_bytes: u64) -> bool {
+    pub fn overlaps(&self, other: &Self, elem_bytes: u64) -> bool {
         let (low, high) = if self.address <= other.address {
             (self, other)
         } else {
@@ -130,7 +130,7 @@ impl Operand {
     ///
     /// # Safety
     /// `at` is where `resolve` found the operand, still live.
-    unsafe fn poison(&self, at: usize, elem_bytes: u64) {
+    pub unsafe fn poison(&self, at: usize, elem_bytes: u64) {
         for j in 0..self.cols {
             let rows = self.rows_of(j);
             let first = (j * self.ld + rows.start) as usize * elem_bytes as usize;
@@ -142,7 +142,7 @@ impl Operand {
     }
 
     /// Where the simulation finds it; it must lie in one live allocation as far as it is touched.
-    fn resolve(&self, state: &State, elem_bytes: u64, function: &str) -> Result<usize, String> {
+    pub fn resolve(&self, state: &State, elem_bytes: u64, function: &str) -> Result<usize, String> {
         let name = self.name;
         if !self.address.is_multiple_of(elem_bytes) {
             return Err(format!("{function} met {name} at a misaligned address"));
