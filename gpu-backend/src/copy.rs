@@ -123,6 +123,71 @@ fn copy_finite_body(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) 
     finite
 }
 
+/// Bits of infinity in a real type of `part_bytes` bytes; NaN's are larger.
+pub fn infinity_bits(part_bytes: usize) -> u64 {
+    match part_bytes {
+        4 => u64::from(f32::INFINITY.to_bits()),
+        _ => f64::INFINITY.to_bits(),
+    }
+}
+
+/// As [`copy`], and the bits of the largest absolute value of the numbers: their order is that of the values.
+/// `part_bytes` as for [`copy_finite`].
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_largest(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> u64 {
+    assert_eq!(to.len(), from.len());
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { copy_largest_avx2(to, from, part_bytes) };
+    }
+    copy_largest_body(to, from, part_bytes)
+}
+
+/// The same instructions in wider registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn copy_largest_avx2(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> u64 {
+    copy_largest_body(to, from, part_bytes)
+}
+
+/// Without the sign all bits are those of a signed integer that is not negative.
+#[inline(always)]
+fn copy_largest_body(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> u64 {
+    let (to_words, _) = to.as_chunks_mut::<8>();
+    let (from_words, from_rest) = from.as_chunks::<8>();
+    let mut largest = 0u64;
+    if part_bytes == 4 {
+        let mut halves = [0i32; 2];
+        for (to, from) in to_words.iter_mut().zip(from_words) {
+            let x = u64::from_ne_bytes(*from);
+            for (half, largest) in [x as i32, (x >> 32) as i32].into_iter().zip(&mut halves) {
+                *largest = (*largest).max(half & i32::MAX);
+            }
+            *to = from.map(MaybeUninit::new);
+        }
+        // One float32 may be left.
+        let rest = match *from_rest {
+            [a, b, c, d] => i32::from_ne_bytes([a, b, c, d]) & i32::MAX,
+            _ => 0,
+        };
+        largest = u64::from(halves[0].max(halves[1]).max(rest).unsigned_abs());
+    } else {
+        let mut most = 0i64;
+        for (to, from) in to_words.iter_mut().zip(from_words) {
+            let x = i64::from_ne_bytes(*from);
+            most = most.max(x & i64::MAX);
+            *to = from.map(MaybeUninit::new);
+        }
+        largest = largest.max(most.unsigned_abs());
+    }
+    let rest = from.len() - from_rest.len();
+    to[rest..].write_copy_of_slice(from_rest);
+    largest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

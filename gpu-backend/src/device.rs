@@ -7,12 +7,15 @@ use crate::error::{CudaError, StartError};
 use crate::memory::{Block, Budget, Pool};
 use crate::result::{BlasHandle, Context, Cuda, Entered, Event, Stream};
 use crate::scratch::ScratchPool;
+use crate::solver::{Solver, SolverHandle};
 use crate::staging::{self, Staging};
 use crate::testing::{self, Gate};
 use crate::{DeviceInfo, StartOptions, loader, sys};
 use call::{Failure, Op};
 use parking_lot::{Condvar, Mutex};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -101,6 +104,8 @@ pub struct Lane {
     pub stream: Stream,
     /// The handle.
     pub handle: BlasHandle,
+    /// A handle of cuSOLVER on it; made when the first call of LAPACK needs one.
+    pub solver: Option<SolverHandle>,
     /// Begin and end of the kernels of the steps in flight, used in turn; made when first needed.
     marks: Vec<(Event, Event)>,
 }
@@ -119,13 +124,14 @@ impl Lane {
         let mut lane = Self {
             stream,
             handle,
+            solver: None,
             marks: Vec::new(),
         };
         // The first one at once: a call that failed is waited for with it.
         match lane.mark(cuda, 0) {
             Ok(_) => Ok(lane),
             Err(e) => {
-                lane.destroy(cuda);
+                lane.destroy(cuda, None);
                 Err(e)
             }
         }
@@ -148,7 +154,12 @@ impl Lane {
         Ok(self.marks[number])
     }
 
-    fn destroy(self, cuda: &Cuda) {
+    /// `solver` made the lane's cuSOLVER handle, if it has one.
+    fn destroy(self, cuda: &Cuda, solver: Option<&Solver>) {
+        if let (Some(handle), Some(solver)) = (self.solver, solver) {
+            // SAFETY: the lane is idle and nobody else holds its handles.
+            unsafe { solver.destroy(handle) };
+        }
         let events: Vec<Event> = self
             .marks
             .iter()
@@ -187,14 +198,22 @@ pub struct FamilyCount {
 }
 
 /// Calls and kernels by family.
-#[derive(Default)]
 pub struct Counts {
     families: [FamilyCount; FAMILIES],
     other: FamilyCount,
 }
 
-/// The level-3 families, Gemm to Trsm.
-pub const FAMILIES: usize = Op::Trsm as usize - Op::Gemm as usize + 1;
+/// Every family of level-3 BLAS and LAPACK.
+pub const FAMILIES: usize = Op::ALL.len();
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            families: core::array::from_fn(|_| FamilyCount::default()),
+            other: FamilyCount::default(),
+        }
+    }
+}
 
 impl Counts {
     /// Those of a family.
@@ -223,6 +242,9 @@ pub struct Device {
     /// Statistics.
     pub counts: Counts,
     ordinal: sys::CUdevice,
+    /// Where cuSOLVER is, until it is opened.
+    solver_source: Mutex<Option<(PathBuf, sys::Geams)>>,
+    solver: OnceLock<Option<Solver>>,
     lanes: Mutex<Lanes>,
     lane_changed: Condvar,
     housekeeper: Mutex<Option<JoinHandle<()>>>,
@@ -270,12 +292,13 @@ impl Device {
             libraries: loaded.paths,
         };
         let context = cuda.retain_primary(ordinal)?;
-        Self::start_in_context(options, Arc::clone(&cuda), ordinal, context, info).inspect_err(
-            |_| {
+        let started = Self::start_in_context(options, Arc::clone(&cuda), ordinal, context, info);
+        started
+            .inspect(|device| *device.solver_source.lock() = loaded.solver)
+            .inspect_err(|_| {
                 // SAFETY: `start_in_context` left nothing behind. Its own error adds nothing.
                 let _ = unsafe { cuda.release_primary(ordinal) };
-            },
-        )
+            })
     }
 
     fn start_in_context(
@@ -297,7 +320,7 @@ impl Device {
         let staging = match staging {
             Ok(staging) => staging,
             Err(e) => {
-                lane.destroy(&cuda);
+                lane.destroy(&cuda, None);
                 return Err(e.into());
             }
         };
@@ -324,6 +347,8 @@ impl Device {
             staging,
             counts: Counts::default(),
             ordinal,
+            solver_source: Mutex::new(None),
+            solver: OnceLock::new(),
             lanes: Mutex::new(Lanes {
                 free: vec![lane],
                 made: 1,
@@ -364,20 +389,40 @@ impl Device {
         })
     }
 
+    /// cuSOLVER, opened now if nobody has asked before.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is none that can be used.
+    pub fn solver(&self) -> Result<&Solver, Failure> {
+        let open = || {
+            let (path, geams) = self.solver_source.lock().take()?;
+            loader::load_solver(&path, geams).ok()
+        };
+        let solver = self.solver.get_or_init(open).as_ref();
+        solver.ok_or(Failure::Unsupported(
+            "cuSOLVER is missing or lacks a function",
+        ))
+    }
+
     /// A lane and a block of device memory for one call whose waits last at most `limit`. The context is
     /// current.
     pub fn begin(&self, bytes: u64, limit: Duration) -> Result<Work<'_>, Failure> {
         // The lane first: a call that waits for one holds no memory meanwhile.
+        let mut work = self.begin_lane(limit)?;
+        work.take_block(bytes)?;
+        Ok(work)
+    }
+
+    /// As [`Device::begin`], without memory as yet.
+    pub fn begin_lane(&self, limit: Duration) -> Result<Work<'_>, Failure> {
         let lane = self.take_lane()?;
-        let mut work = Work {
+        Ok(Work {
             device: self,
             lane: Some(lane),
             block: None,
             limit,
             settled: true,
-        };
-        work.block = Some(self.pool.take(&*self.cuda, &self.health, bytes)?);
-        Ok(work)
+        })
     }
 
     fn take_lane(&self) -> Result<Lane, Failure> {
@@ -435,7 +480,7 @@ impl Device {
         }
         let lanes = core::mem::take(&mut self.lanes.lock().free);
         for lane in lanes {
-            lane.destroy(&self.cuda);
+            lane.destroy(&self.cuda, self.solver.get().and_then(Option::as_ref));
         }
         let _ = self.pool.trim(&*self.cuda, &self.health, 0);
         drop(entered);
@@ -460,6 +505,31 @@ impl<'d> Work<'d> {
     /// The lane.
     pub fn lane(&self) -> &Lane {
         self.lane.as_ref().expect("a lane is held until drop")
+    }
+
+    /// The lane and its cuSOLVER handle, which is made now if there is none.
+    ///
+    /// # Errors
+    /// The function that failed.
+    pub fn solver_lane(&mut self, solver: &Solver) -> Result<&mut Lane, CudaError> {
+        let lane = self.lane.as_mut().expect("a lane is held until drop");
+        if lane.solver.is_none() {
+            lane.solver = Some(solver.handle(lane.stream)?);
+        }
+        Ok(lane)
+    }
+
+    /// Takes a block of device memory, instead of the one that it may have.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or what the driver said.
+    pub fn take_block(&mut self, bytes: u64) -> Result<(), Failure> {
+        let device = self.device;
+        if let Some(block) = self.block.take() {
+            device.pool.put(block);
+        }
+        self.block = Some(device.pool.take(&*device.cuda, &device.health, bytes)?);
+        Ok(())
     }
 
     /// Events of a step.

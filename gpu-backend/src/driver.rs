@@ -6,8 +6,10 @@
 
 use crate::device::{Device, STEPS_IN_FLIGHT, Work};
 use crate::kernel::{DeviceKernel, OnDevice};
+use crate::plan::program::Kernel;
 use crate::plan::program::Program;
-use crate::result::{ASK_PAUSE, pause};
+use crate::result::{ASK_PAUSE, DeviceAddress, pause};
+use crate::solver::{Solver, Workspace};
 use crate::staging::job::{JobGuard, Kind};
 use crate::testing::{self, Gate};
 use call::{Failure, Op, Precision};
@@ -32,6 +34,8 @@ pub struct Driver<'a, 'd> {
     pub pedantic: bool,
     /// Upload and download pieces of the steps up to each one.
     pub ends: (Vec<usize>, Vec<usize>),
+    /// What kernels of LAPACK need: cuSOLVER, and where their workspace is on the device.
+    pub solver: Option<(&'a Solver, (DeviceAddress, Workspace))>,
     /// Steps whose kernels somebody waits for.
     pub awaited: Vec<bool>,
     /// The family, for the counters.
@@ -158,11 +162,23 @@ impl Driver<'_, '_> {
                 matrices: self.matrices,
                 pedantic: self.pedantic,
             };
-            // SAFETY: the planner keeps every block inside its buffer, `place` gave each buffer its
-            // room, the stream waits for the uploads, and the block outlives the work.
-            unsafe { cuda.kernel(&lane.handle, &kernel) }
-                .map_err(|e| device.health.note_blas(cuda, begin, &e))?;
+            let queued = match (self.solver, kernel.kernel) {
+                (Some((solver, workspace)), Kernel::Solver(_)) => {
+                    let lane = self.work.solver_lane(solver).map_err(note)?;
+                    let handle = lane.solver.as_mut().expect("made by `solver_lane`");
+                    // SAFETY: as below, and the workspace is the block's last part and the handle's own.
+                    unsafe { solver.kernel(cuda, &lane.handle, handle, &kernel, workspace) }
+                }
+                _ => {
+                    let lane = self.work.lane();
+                    // SAFETY: the planner keeps every block inside its buffer, `place` gave each buffer
+                    // its room, the stream waits for the uploads, and the block outlives the work.
+                    unsafe { cuda.kernel(&lane.handle, &kernel) }
+                }
+            };
+            queued.map_err(|e| device.health.note_blas(cuda, begin, &e))?;
         }
+        let lane = self.work.lane();
         cuda.record(end, lane.stream).map_err(note)?;
         let kernels = self.program.steps[step].kernels.len() as u64;
         device

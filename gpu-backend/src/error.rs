@@ -85,6 +85,8 @@ pub enum Origin {
     Driver,
     /// libcublas.
     Blas,
+    /// libcusolver.
+    Solver,
     /// Ours: a wait that passed its deadline.
     Deadline,
 }
@@ -107,7 +109,7 @@ impl CudaError {
     pub fn is_fatal(&self) -> bool {
         match self.origin {
             Origin::Driver => sys::is_fatal(self.code),
-            Origin::Blas => self.code == 1,
+            Origin::Blas | Origin::Solver => self.code == 1,
             Origin::Deadline => true,
         }
     }
@@ -117,6 +119,7 @@ impl CudaError {
         match self.origin {
             Origin::Driver => self.code == sys::OUT_OF_MEMORY,
             Origin::Blas => self.code == sys::BLAS_ALLOC_FAILED,
+            Origin::Solver => self.code == sys::SOLVER_ALLOC_FAILED,
             Origin::Deadline => false,
         }
     }

@@ -13,9 +13,9 @@ use crate::memory::GRAIN_BYTES;
 use crate::overlap::overlaps;
 use crate::pieces::cut;
 use crate::plan;
-use crate::plan::program::{Area, Place, Program, Rectangle, Tuning, ld_bytes, view};
+use crate::plan::program::{Area, Operand, Place, Program, Rectangle, Tuning, ld_bytes, view};
 use crate::scratch::Scratch;
-use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Pieces, Upload};
+use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Look, Pieces, Upload};
 use crate::testing::{self, Gate};
 use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
 use parking_lot::Mutex;
@@ -23,7 +23,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Results of fewer bytes are not looked at for fresh pages: two huge pages would hold them.
-const POPULATE_MIN_BYTES: usize = 4 << 20;
+/// See there.
+pub const POPULATE_MIN_BYTES: usize = 4 << 20;
 
 /// Runs a call.
 ///
@@ -83,7 +84,7 @@ fn check(call: &Level3Call<'_>) -> Result<(), Failure> {
 }
 
 /// True if a diagonal element is 0 or -0.
-fn has_zero_diagonal(a: &MatRef<'_>, precision: Precision) -> bool {
+pub fn has_zero_diagonal(a: &MatRef<'_>, precision: Precision) -> bool {
     let order = a.rows().min(a.cols());
     let part_bytes = part_bytes(precision);
     (0..order).any(|i| {
@@ -97,7 +98,7 @@ fn has_zero_diagonal(a: &MatRef<'_>, precision: Precision) -> bool {
 }
 
 /// Bytes of a real number.
-fn part_bytes(precision: Precision) -> usize {
+pub fn part_bytes(precision: Precision) -> usize {
     match precision {
         Precision::S | Precision::C => 4,
         Precision::D | Precision::Z => 8,
@@ -172,7 +173,7 @@ pub fn place(program: &Program, first: u64, elem_bytes: usize) -> Vec<OnDevice> 
         next = next.saturating_add(buffer.bytes(elem_bytes));
         OnDevice {
             address,
-            ld_bytes: ld_bytes(buffer.rows * elem_bytes),
+            ld_bytes: ld_bytes(buffer.rows * buffer.elem_bytes(elem_bytes)),
         }
     };
     program.buffers.iter().map(place).collect()
@@ -218,12 +219,9 @@ fn stream<'d>(
         matrices: &matrices,
         elem_bytes,
     };
-    let (uploads, bytes_in) = cutter.uploads(call)?;
-    let (parts, places) = cutter.downloads();
-    let bytes_out = parts
-        .iter()
-        .map(|(r, a)| area_bytes(r, *a, elem_bytes))
-        .sum();
+    let (uploads, bytes_in) = cutter.uploads(|operand| view(call, operand))?;
+    let (parts, places) = cutter.downloads(Operand::C);
+    let bytes_out = bytes_of(&parts, elem_bytes);
     let mut pieces = Pieces {
         uploads,
         populate: fresh_pages(call, scratch.as_deref()),
@@ -258,8 +256,11 @@ fn stream<'d>(
         ends(program.steps.len(), pieces.downloads.iter().map(|d| d.step)),
     );
     let copies = pieces.copies.len();
-    let finite = program.finite_only.then(|| part_bytes(precision));
-    let job = Job::new(pieces, program.steps.len(), limit, finite);
+    let look = match program.finite_only {
+        true => Look::Finite(part_bytes(precision)),
+        false => Look::Nothing,
+    };
+    let job = Job::new(pieces, program.steps.len(), limit, look);
     work.unsettle();
     // SAFETY: the operands and the result are borrowed through `call`, scratch and block by this
     // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
@@ -277,6 +278,7 @@ fn stream<'d>(
         matrices: &matrices,
         precision,
         pedantic,
+        solver: None,
         ends,
         awaited: awaited(program),
         op: call.op,
@@ -305,7 +307,7 @@ fn stream<'d>(
 }
 
 /// Everything has succeeded: the result goes from scratch to the caller. Nothing in it can fail.
-fn commit(guard: &JobGuard<'_>, copies: usize) -> Result<(), Failure> {
+pub fn commit(guard: &JobGuard<'_>, copies: usize) -> Result<(), Failure> {
     guard.release(Kind::CopyOut, copies);
     loop {
         let progress = guard.progress()?;
@@ -319,12 +321,13 @@ fn commit(guard: &JobGuard<'_>, copies: usize) -> Result<(), Failure> {
 /// The commit is looked at again after so long, whatever happened.
 const COMMIT_LOOK: Duration = Duration::from_secs(1);
 
-fn internal(what: &str) -> Failure {
+/// A fault of our own, which the call survives.
+pub fn internal(what: &str) -> Failure {
     Failure::Device(format!("internal error: {what}"))
 }
 
 /// Pieces of the steps up to each one, from the steps of pieces in order.
-fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
+pub fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut ends = vec![0; steps];
     of_pieces.for_each(|step| ends[step] += 1);
     let mut sum = 0;
@@ -336,7 +339,7 @@ fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 /// Steps whose kernels somebody waits for: downloads, a later step, or the end of the call.
-fn awaited(program: &Program) -> Vec<bool> {
+pub fn awaited(program: &Program) -> Vec<bool> {
     let steps = &program.steps;
     let mut awaited: Vec<bool> = steps.iter().map(|s| !s.downloads.is_empty()).collect();
     let of_later = steps.iter().filter_map(|s| s.after.checked_sub(1));
@@ -353,6 +356,14 @@ fn area_bytes(r: &Rectangle, area: Area, elem_bytes: usize) -> u64 {
         _ => (0..r.cols).map(|j| area.rows_of(j, r.rows).1 as u64).sum(),
     };
     elems * elem_bytes as u64
+}
+
+/// Bytes of the parts of a result.
+pub fn bytes_of(parts: &Parts, elem_bytes: usize) -> u64 {
+    parts
+        .iter()
+        .map(|(r, a)| area_bytes(r, *a, elem_bytes))
+        .sum()
 }
 
 /// Huge pages of a result that nobody has touched, or of new scratch.
@@ -379,17 +390,19 @@ fn fresh_pages(call: &Level3Call<'_>, scratch: Option<&Scratch>) -> Vec<core::op
 }
 
 /// Where a download piece comes from.
-struct Source {
-    step: usize,
+pub struct Source {
+    /// The step whose kernels make it.
+    pub step: usize,
     place: Place,
     matrix: OnDevice,
     gap_free: bool,
 }
 
-type Parts = Vec<(Rectangle, Area)>;
+/// Rectangles of a result, and their elements that take part.
+pub type Parts = Vec<(Rectangle, Area)>;
 
 /// Download pieces, each with its own part of `target`.
-fn owned(
+pub fn owned(
     target: MatMut<'_>,
     parts: &[(Rectangle, Area)],
     sources: Vec<Source>,
@@ -402,17 +415,21 @@ fn owned(
         from: s.matrix.element(s.place.row0, s.place.col0, elem_bytes),
         ld_bytes: s.matrix.ld_bytes,
         gap_free: s.gap_free,
-        // SAFETY: the job's guard is dropped in `stream`, while the target is borrowed.
+        // SAFETY: the job's guard is dropped by the function that asks for the pieces, while the target is borrowed.
         to: Mutex::new(unsafe { lend_tile(tile) }),
     };
     Ok(tiles.into_iter().zip(sources).map(piece).collect())
 }
 
 /// Pieces of the way from scratch to the caller.
-fn copies(from: MatRef<'_>, target: MatMut<'_>, parts: &Parts) -> Result<Vec<CopyOut>, Failure> {
+pub fn copies(
+    from: MatRef<'_>,
+    target: MatMut<'_>,
+    parts: &Parts,
+) -> Result<Vec<CopyOut>, Failure> {
     let tiles = OutRegion::new(target).partition(parts);
     let tiles = tiles.map_err(|e| internal(&format!("copies {e:?}")))?;
-    // SAFETY: the job's guard is dropped in `stream`, while both are borrowed.
+    // SAFETY: the job's guard is dropped by the function that asks for the pieces, while both are borrowed.
     let (from, lent) = unsafe { (lend(from), tiles.into_iter().map(|t| lend_tile(t))) };
     let piece = |(to, &(rectangle, _)): (TileMut<'static>, &(Rectangle, Area))| CopyOut {
         from,
@@ -423,11 +440,15 @@ fn copies(from: MatRef<'_>, target: MatMut<'_>, parts: &Parts) -> Result<Vec<Cop
 }
 
 /// Cuts a program's transfers into pieces.
-struct Cutter<'a> {
-    device: &'a Device,
-    program: &'a Program,
-    matrices: &'a [OnDevice],
-    elem_bytes: usize,
+pub struct Cutter<'a> {
+    /// Whose chunks bound the pieces.
+    pub device: &'a Device,
+    /// The program.
+    pub program: &'a Program,
+    /// Its buffers.
+    pub matrices: &'a [OnDevice],
+    /// Bytes of an element of the routine's type.
+    pub elem_bytes: usize,
 }
 
 impl Cutter<'_> {
@@ -440,32 +461,41 @@ impl Cutter<'_> {
     fn cut(&self, r: &Rectangle, area: Area, place: Place, piece_bytes: usize) -> Parts {
         let ld_bytes = self.matrices[place.buffer].ld_bytes;
         let gap_free = self.is_gap_free(place, r.rows).then_some(ld_bytes);
-        cut(
-            (r.rows, r.cols),
-            area,
-            self.elem_bytes,
-            gap_free,
-            piece_bytes,
-        )
+        let elem_bytes = self.elem_bytes_of(place);
+        cut((r.rows, r.cols), area, elem_bytes, gap_free, piece_bytes)
+    }
+
+    /// Bytes of an element of a buffer.
+    fn elem_bytes_of(&self, place: Place) -> usize {
+        self.program.buffers[place.buffer].elem_bytes(self.elem_bytes)
     }
 
     /// Every upload, and its bytes.
-    fn uploads(&self, call: &Level3Call<'_>) -> Result<(Vec<Upload>, u64), Failure> {
+    ///
+    /// # Errors
+    /// A fault of the planner.
+    pub fn uploads<'c>(
+        &self,
+        view: impl Fn(Operand) -> Option<MatRef<'c>>,
+    ) -> Result<(Vec<Upload>, u64), Failure> {
         let all = || self.program.steps.iter().flat_map(|s| &s.uploads);
         let total: u64 = all()
-            .map(|u| area_bytes(&u.rectangle, u.area, self.elem_bytes))
+            .map(|u| area_bytes(&u.rectangle, u.area, self.elem_bytes_of(u.to)))
             .sum();
         let piece_bytes = self.device.staging.piece_bytes(total as usize);
         let mut pieces = Vec::new();
         for (step, uploads) in self.program.steps.iter().map(|s| &s.uploads).enumerate() {
             for upload in uploads {
-                let from = view(call, upload.from).ok_or_else(|| internal("no such operand"))?;
-                let inside = upload.rectangle.row0 + upload.rectangle.rows <= from.rows()
+                let from = view(upload.from).ok_or_else(|| internal("no such operand"))?;
+                let elem_bytes = self.elem_bytes_of(upload.to);
+                let inside = from.elem_bytes() == elem_bytes
+                    && upload.rectangle.row0 + upload.rectangle.rows <= from.rows()
                     && upload.rectangle.col0 + upload.rectangle.cols <= from.cols();
                 if !inside {
                     return Err(internal("an upload from outside its operand"));
                 }
-                // SAFETY: the job's guard is dropped in `stream`, while `call` is borrowed.
+                // SAFETY: the job's guard is dropped by the function that asks for the pieces, while the
+                // operands are borrowed.
                 let from = unsafe { lend(from) };
                 let matrix = self.matrices[upload.to.buffer];
                 let free = self.is_gap_free(upload.to, upload.rectangle.rows);
@@ -476,7 +506,7 @@ impl Cutter<'_> {
                         from,
                         rectangle: moved(&r, &upload.rectangle),
                         area,
-                        to: matrix.element(row, col, self.elem_bytes),
+                        to: matrix.element(row, col, elem_bytes),
                         ld_bytes: matrix.ld_bytes,
                         gap_free: free && r.rows == upload.rectangle.rows,
                     });
@@ -486,16 +516,16 @@ impl Cutter<'_> {
         Ok((pieces, total))
     }
 
-    /// Every download: its part of the result, and where it comes from.
-    fn downloads(&self) -> (Parts, Vec<Source>) {
+    /// Every download of one result: its part of it, and where it comes from.
+    pub fn downloads(&self, to: Operand) -> (Parts, Vec<Source>) {
         let all = || self.program.steps.iter().flat_map(|s| &s.downloads);
         let total: u64 = all()
-            .map(|d| area_bytes(&d.rectangle, d.area, self.elem_bytes))
+            .map(|d| area_bytes(&d.rectangle, d.area, self.elem_bytes_of(d.from)))
             .sum();
         let piece_bytes = self.device.staging.piece_bytes(total as usize);
         let (mut parts, mut sources) = (Vec::new(), Vec::new());
         for (step, downloads) in self.program.steps.iter().map(|s| &s.downloads).enumerate() {
-            for download in downloads {
+            for download in downloads.iter().filter(|d| d.to == to) {
                 let from = download.from;
                 let free = self.is_gap_free(from, download.rectangle.rows);
                 for (r, area) in self.cut(&download.rectangle, download.area, from, piece_bytes) {

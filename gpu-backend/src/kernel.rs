@@ -8,7 +8,7 @@
 //! costs float64 its tensor cores, which are IEEE float64 (dgemm n = 8192: 22.4 against 17.2 ms on an
 //! H200, 2026-12-01), so float64 runs in the default mode unless a variable asks for emulation.
 
-use crate::error::CudaError;
+use crate::error::{CudaError, Origin};
 use crate::plan::program::{Kernel, Place};
 use crate::result::{BlasHandle, Cuda, DeviceAddress, Stream};
 use crate::staging::with_signals_blocked;
@@ -86,7 +86,7 @@ pub struct DeviceKernel<'a> {
 
 impl DeviceKernel<'_> {
     /// Pointer and leading dimension of a block.
-    fn at(&self, place: Place) -> (*mut c_void, i64) {
+    pub fn at(&self, place: Place) -> (*mut c_void, i64) {
         let matrix = self.matrices[place.buffer];
         let elem_bytes = self.precision.elem_bytes();
         let address = matrix.element(place.row0, place.col0, elem_bytes);
@@ -95,7 +95,7 @@ impl DeviceKernel<'_> {
     }
 
     /// Index in tables of four, and in those of complex types alone.
-    fn number(&self) -> (usize, usize) {
+    pub fn number(&self) -> (usize, usize) {
         match self.precision {
             Precision::S => (0, 0),
             Precision::D => (1, 1),
@@ -105,7 +105,7 @@ impl DeviceKernel<'_> {
     }
 
     /// op as the library takes it: in real types a conjugate transpose is a transpose.
-    fn operation(&self, trans: Trans) -> sys::cublasOperation_t {
+    pub fn operation(&self, trans: Trans) -> sys::cublasOperation_t {
         match trans {
             Trans::N => sys::cublasOperation_t::CUBLAS_OP_N,
             Trans::C if self.precision.is_complex() => sys::cublasOperation_t::CUBLAS_OP_C,
@@ -347,7 +347,38 @@ impl Cuda {
                     function(raw, at, uplo, op, diag, m, n, alpha, a, lda, b, ldb)
                 })
             }
+            // The driver sends these to `Solver`.
+            Kernel::Solver(_) => Err(CudaError {
+                function: "a cuSOLVER routine",
+                code: 0,
+                name: "not a kernel of cuBLAS".into(),
+                origin: Origin::Solver,
+            }),
         }
+    }
+
+    /// Queues C := A^H, where C is m x n.
+    ///
+    /// # Safety
+    /// As for [`Cuda::kernel`].
+    pub unsafe fn transpose(
+        &self,
+        geams: &sys::Geams,
+        h: &BlasHandle,
+        d: &DeviceKernel<'_>,
+        ((m, n), a, c): ((usize, usize), Place, Place),
+    ) -> Result<(), CudaError> {
+        let (name, function) = geams.0[d.number().0];
+        let (op, none) = (d.operation(Trans::C), d.operation(Trans::N));
+        let (one, zero) = (d.scalar(Scalar::ONE), d.scalar(Scalar::ZERO));
+        let ((a, lda), (c, ldc)) = (d.at(a), d.at(c));
+        let (m, n) = (m as i64, n as i64);
+        let (one, zero) = (one.pointer(), zero.pointer());
+        // SAFETY: the operands are the caller's promise; with a factor of 0, C stands for B, which cuBLAS
+        // allows in place where its op is N. The scalars are read during the call.
+        self.blas(name, unsafe {
+            function(h.0, op, none, m, n, one, a, lda, zero, c, ldc, c, ldc)
+        })
     }
 
     /// # Safety
@@ -438,14 +469,16 @@ impl Host {
     }
 }
 
-fn side(side: Side) -> sys::cublasSideMode_t {
+/// A side as cuBLAS and cuSOLVER take it.
+pub fn side(side: Side) -> sys::cublasSideMode_t {
     match side {
         Side::L => sys::cublasSideMode_t::CUBLAS_SIDE_LEFT,
         Side::R => sys::cublasSideMode_t::CUBLAS_SIDE_RIGHT,
     }
 }
 
-fn fill(uplo: Uplo) -> sys::cublasFillMode_t {
+/// A triangle as cuBLAS and cuSOLVER take it.
+pub fn fill(uplo: Uplo) -> sys::cublasFillMode_t {
     match uplo {
         Uplo::U => sys::cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
         Uplo::L => sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,

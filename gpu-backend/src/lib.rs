@@ -14,6 +14,7 @@ mod error;
 mod execute;
 mod host;
 mod kernel;
+mod lapack;
 mod loader;
 mod measure;
 mod memory;
@@ -22,6 +23,7 @@ mod pieces;
 mod plan;
 mod result;
 mod scratch;
+mod solver;
 mod staging;
 pub mod sync;
 mod sys;
@@ -181,7 +183,7 @@ pub struct FamilyCounters {
 }
 
 /// What the device did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counters {
     families: [FamilyCounters; device::FAMILIES],
     /// Bytes moved to the device.
@@ -196,8 +198,21 @@ pub struct Counters {
     pub held_bytes: u64,
 }
 
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            families: [FamilyCounters::default(); device::FAMILIES],
+            bytes_in: 0,
+            bytes_out: 0,
+            allocations: 0,
+            trims: 0,
+            held_bytes: 0,
+        }
+    }
+}
+
 impl Counters {
-    /// Those of a level-3 family; zeros for another one.
+    /// Those of a family.
     pub fn of(&self, op: Op) -> FamilyCounters {
         let number = (op as usize).wrapping_sub(Op::Gemm as usize);
         self.families.get(number).copied().unwrap_or_default()
@@ -325,7 +340,7 @@ impl Backend for Gpu {
     fn run(&self, call: &mut Call<'_>) -> Result<Timing, Failure> {
         match call {
             Call::Level3(call) => execute::run(&self.device, call),
-            Call::Lapack(_) => Err(Failure::Unsupported("LAPACK")),
+            Call::Lapack(call) => lapack::run(&self.device, call),
         }
     }
 }

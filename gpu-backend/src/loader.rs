@@ -8,7 +8,8 @@
 
 use crate::StartOptions;
 use crate::error::StartError;
-use crate::sys::{Blas, Driver, Level3};
+use crate::solver::Solver;
+use crate::sys::{self, Blas, Driver, Geams, Level3};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +23,9 @@ pub struct Loaded {
     pub blas: Blas,
     /// Its level-3 routines beside gemm.
     pub level3: Level3,
+    /// Where cuSOLVER is, and what LAPACK needs of cuBLAS besides: opened when the first call asks for it, since
+    /// it is large and most programs never do.
+    pub solver: Option<(PathBuf, Geams)>,
     /// The newest CUDA version that the driver serves, as 1000 * major + 10 * minor.
     pub driver_version: u32,
     /// Name and path of each library.
@@ -70,19 +74,21 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
         });
     }
     let places = Places::new(&options.library_dirs);
-    let (blas, level3, blas_path) = load_blas(&places, driver_version / 1000)?;
+    let (blas, level3, geams, blas_path) = load_blas(&places, driver_version / 1000)?;
     let mut paths = vec![(DRIVER.to_owned(), driver_path)];
     if let Some(lt) = path_of_loaded("libcublasLt.so.13").or(path_of_loaded("libcublasLt.so.12")) {
         paths.push((name_of(&lt), lt));
     }
     paths.push((name_of(&blas_path), blas_path.clone()));
-    if let Some(solver) = find_solver(&places, blas_path.parent()) {
-        paths.push((name_of(&solver), solver));
+    let solver = find_solver(&places, &blas_path);
+    if let Some(solver) = &solver {
+        paths.push((name_of(solver), solver.clone()));
     }
     Ok(Loaded {
         driver,
         blas,
         level3,
+        solver: solver.zip(geams),
         driver_version,
         paths,
     })
@@ -131,7 +137,7 @@ fn driver_version(driver: &Driver) -> Result<u32, StartError> {
     let mut version: c_int = 0;
     // SAFETY: cuDriverGetVersion writes one int and is allowed before cuInit.
     let code = unsafe { (driver.cuDriverGetVersion)(&raw mut version) };
-    if code != crate::sys::SUCCESS {
+    if code != sys::SUCCESS {
         let name = crate::result::driver_code_name(driver, code);
         return Err(StartError::Refused {
             function: "cuDriverGetVersion",
@@ -142,7 +148,9 @@ fn driver_version(driver: &Driver) -> Result<u32, StartError> {
     Ok(version.unsigned_abs())
 }
 
-fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, Level3, PathBuf), StartError> {
+type LoadedBlas = (Blas, Level3, Option<Geams>, PathBuf);
+
+fn load_blas(places: &Places, driver_major: u32) -> Result<LoadedBlas, StartError> {
     let (usable, too_new): (Vec<u32>, Vec<u32>) = BLAS_MAJORS
         .iter()
         .partition(|&&major| major <= driver_major);
@@ -178,6 +186,8 @@ fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, Level3, PathBu
         Blas::resolve(&library)
             .and_then(|blas| Level3::resolve(&library).map(|level3| (blas, level3)))
     };
+    // SAFETY: as above.
+    let geams = unsafe { Geams::resolve(&library) }.ok();
     std::mem::forget(library);
     let loaded = || names.iter().find_map(|name| path_of_loaded(name));
     match table {
@@ -188,7 +198,7 @@ fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, Level3, PathBu
                 .filter(|p| name_of(p).starts_with("libcublas.so"))
                 .or_else(|| names.iter().find_map(|name| places.find_file(name)))
                 .unwrap_or_else(|| names[0].clone().into());
-            Ok((blas, level3, path))
+            Ok((blas, level3, geams, path))
         }
         Err(symbol) => Err(StartError::MissingSymbol {
             library: loaded()
@@ -201,9 +211,18 @@ fn load_blas(places: &Places, driver_major: u32) -> Result<(Blas, Level3, PathBu
     }
 }
 
-/// cuSOLVER is only located: it is large, and nothing calls it yet.
-fn find_solver(places: &Places, beside: Option<&Path>) -> Option<PathBuf> {
-    let names = SOLVER_MAJORS.map(|major| format!("libcusolver.so.{major}"));
+/// cuSOLVER of the same CUDA version as the cuBLAS in use, the one beside it first.
+fn find_solver(places: &Places, blas: &Path) -> Option<PathBuf> {
+    let beside = blas.parent();
+    let blas = name_of(blas);
+    let of_blas = BLAS_MAJORS
+        .iter()
+        .position(|major| blas.starts_with(&format!("libcublas.so.{major}")));
+    let majors = of_blas.map_or(&SOLVER_MAJORS[..], |at| &SOLVER_MAJORS[at..=at]);
+    let names: Vec<String> = majors
+        .iter()
+        .map(|major| format!("libcusolver.so.{major}"))
+        .collect();
     names
         .iter()
         .find_map(|name| {
@@ -213,6 +232,30 @@ fn find_solver(places: &Places, beside: Option<&Path>) -> Option<PathBuf> {
                 .or_else(|| path_of_loaded(name))
         })
         .or_else(|| names.iter().find_map(|name| places.find_file(name)))
+}
+
+/// Opens cuSOLVER.
+///
+/// # Errors
+/// What the loader said, or the first function that the library lacks.
+pub fn load_solver(path: &Path, geams: Geams) -> Result<Solver, String> {
+    let library = crate::staging::with_signals_blocked(|| open(path.as_os_str(), 0))?;
+    // SAFETY: this is libcusolver by name, and `forget` below keeps it loaded for ever.
+    let tables = unsafe {
+        sys::Solver::resolve(&library).and_then(|functions| {
+            let typed = sys::SolverTyped::resolve(&library)?;
+            Ok((functions, typed, sys::SolverNewer::resolve(&library)))
+        })
+    };
+    std::mem::forget(library);
+    let (functions, typed, newer) =
+        tables.map_err(|symbol| format!("{} lacks {symbol}", path.display()))?;
+    Ok(Solver {
+        functions,
+        typed,
+        newer,
+        geams,
+    })
 }
 
 /// The places where the toolkit's libraries are looked for, in order.

@@ -7,7 +7,7 @@ use crate::execute::place;
 use crate::kernel::{Arithmetic, DeviceKernel};
 use crate::pieces::cut;
 use crate::plan::program::{Area, Buffer, Kernel, Place, Program, Rectangle};
-use crate::staging::job::{Download, Job, Kind, Pieces, Upload};
+use crate::staging::job::{Download, Job, Kind, Look, Pieces, Upload};
 use crate::{DuplexRates, TransferRates};
 use call::{Diag, Failure, MatMut, MatRef, Op, OutRegion, Precision, Scalar, Side, Trans, Uplo};
 use parking_lot::Mutex;
@@ -103,7 +103,7 @@ fn haul(
     if let Some(lorry) = outward {
         pieces.downloads = lorry.downloads(device, elems)?;
     }
-    let job = Job::new(pieces, 1, device.limit(0.0), None);
+    let job = Job::new(pieces, 1, device.limit(0.0), Look::Nothing);
     // SAFETY: both lorries are borrowed by this function, and the device memory by its caller, longer
     // than the guard.
     let guard = unsafe { device.staging.submit(job) };
@@ -186,7 +186,7 @@ fn example(op: Op, (m, n, k): (usize, usize, usize)) -> Option<(Kernel, Program)
         col0: 0,
     };
     let buffers = |sizes: &[(usize, usize)]| {
-        let buffer = |&(rows, cols): &(usize, usize)| Buffer { rows, cols };
+        let buffer = |&(rows, cols): &(usize, usize)| Buffer::new(rows, cols);
         Program {
             buffers: sizes.iter().map(buffer).collect(),
             ..Program::default()
@@ -381,7 +381,7 @@ fn fill(device: &Device, address: u64, bytes: u64) -> Result<(), Failure> {
         uploads,
         ..Pieces::default()
     };
-    let job = Job::new(pieces, 1, device.limit(0.0), None);
+    let job = Job::new(pieces, 1, device.limit(0.0), Look::Nothing);
     // SAFETY: host memory and block outlive the guard, which is dropped below.
     let guard = unsafe { device.staging.submit(job) };
     guard.release(Kind::Upload, usize::MAX);

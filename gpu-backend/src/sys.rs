@@ -257,6 +257,361 @@ families! {
     trsm: [Trsm; 4] = "cublasStrsm_v2_64" "cublasDtrsm_v2_64" "cublasCtrsm_v2_64" "cublasZtrsm_v2_64";
 }
 
+/// `cublas?geam`: op of A, op of B, m, n, alpha, A, lda, beta, B, ldb, C, ldc.
+pub type Geam = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasOperation_t,
+    cublasOperation_t,
+    i64,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *const c_void,
+    *const c_void,
+    i64,
+    *mut c_void,
+    i64,
+) -> Code;
+
+/// cuBLAS's matrix addition, which only LAPACK needs (as a transpose), by precision: S, D, C, Z.
+pub struct Geams(pub [(&'static str, Geam); 4]);
+
+impl Geams {
+    /// Looks every symbol up.
+    ///
+    /// # Errors
+    /// The first name that the library lacks.
+    ///
+    /// # Safety
+    /// `library` is cuBLAS, and is never unloaded.
+    pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
+        let look = |name: &'static str| {
+            // SAFETY: the caller names the right library, so the symbol has the type that its vendor's
+            // header declares, which is what `Geam` repeats.
+            let symbol = unsafe { library.get::<Geam>(name.as_bytes()) };
+            symbol.map(|symbol| (name, *symbol)).map_err(|_| name)
+        };
+        Ok(Self([
+            look("cublasSgeam_64")?,
+            look("cublasDgeam_64")?,
+            look("cublasCgeam_64")?,
+            look("cublasZgeam_64")?,
+        ]))
+    }
+}
+
+/// A cuSOLVER handle as the library sees it.
+pub type SolverRaw = *mut c_void;
+/// Its `cusolverDnParams_t`.
+pub type SolverParams = *mut c_void;
+
+/// `CUSOLVER_STATUS_ALLOC_FAILED`.
+pub const SOLVER_ALLOC_FAILED: Code = 2;
+/// `CUSOLVER_EIG_MODE_NOVECTOR`, `CUSOLVER_EIG_MODE_VECTOR`.
+pub const EIG_MODES: [c_int; 2] = [0, 1];
+/// `CUSOLVER_DETERMINISTIC_RESULTS`.
+pub const SOLVER_DETERMINISTIC: c_int = 1;
+
+surface! {
+    /// libcusolver.so.12 or .11: handles and the routines with 64-bit dimensions.
+    ///
+    /// # Source
+    /// cuSOLVER library documentation, 11.4 (CUDA 12.0) to 12.0.
+    Solver {
+        cusolverDnCreate(*mut SolverRaw);
+        cusolverDnDestroy(SolverRaw);
+        cusolverDnSetStream(SolverRaw, CUstream);
+        cusolverDnCreateParams(*mut SolverParams);
+        cusolverDnDestroyParams(SolverParams);
+        cusolverDnXpotrf_bufferSize(
+            SolverRaw, SolverParams, cublasFillMode_t, i64, cudaDataType_t, *const c_void, i64,
+            cudaDataType_t, *mut usize, *mut usize,
+        );
+        cusolverDnXpotrf(
+            SolverRaw, SolverParams, cublasFillMode_t, i64, cudaDataType_t, *mut c_void, i64,
+            cudaDataType_t, *mut c_void, usize, *mut c_void, usize, *mut c_int,
+        );
+        cusolverDnXpotrs(
+            SolverRaw, SolverParams, cublasFillMode_t, i64, i64, cudaDataType_t, *const c_void, i64,
+            cudaDataType_t, *mut c_void, i64, *mut c_int,
+        );
+        cusolverDnXgetrf_bufferSize(
+            SolverRaw, SolverParams, i64, i64, cudaDataType_t, *const c_void, i64, cudaDataType_t,
+            *mut usize, *mut usize,
+        );
+        cusolverDnXgetrf(
+            SolverRaw, SolverParams, i64, i64, cudaDataType_t, *mut c_void, i64, *mut i64,
+            cudaDataType_t, *mut c_void, usize, *mut c_void, usize, *mut c_int,
+        );
+        cusolverDnXgetrs(
+            SolverRaw, SolverParams, cublasOperation_t, i64, i64, cudaDataType_t, *const c_void, i64,
+            *const i64, cudaDataType_t, *mut c_void, i64, *mut c_int,
+        );
+        cusolverDnXgeqrf_bufferSize(
+            SolverRaw, SolverParams, i64, i64, cudaDataType_t, *const c_void, i64, cudaDataType_t,
+            *const c_void, cudaDataType_t, *mut usize, *mut usize,
+        );
+        cusolverDnXgeqrf(
+            SolverRaw, SolverParams, i64, i64, cudaDataType_t, *mut c_void, i64, cudaDataType_t,
+            *mut c_void, cudaDataType_t, *mut c_void, usize, *mut c_void, usize, *mut c_int,
+        );
+        cusolverDnXsyevd_bufferSize(
+            SolverRaw, SolverParams, c_int, cublasFillMode_t, i64, cudaDataType_t, *const c_void, i64,
+            cudaDataType_t, *const c_void, cudaDataType_t, *mut usize, *mut usize,
+        );
+        cusolverDnXsyevd(
+            SolverRaw, SolverParams, c_int, cublasFillMode_t, i64, cudaDataType_t, *mut c_void, i64,
+            cudaDataType_t, *mut c_void, cudaDataType_t, *mut c_void, usize, *mut c_void, usize,
+            *mut c_int,
+        );
+        cusolverDnXgesvd_bufferSize(
+            SolverRaw, SolverParams, c_char, c_char, i64, i64, cudaDataType_t, *const c_void, i64,
+            cudaDataType_t, *const c_void, cudaDataType_t, *const c_void, i64, cudaDataType_t,
+            *const c_void, i64, cudaDataType_t, *mut usize, *mut usize,
+        );
+        cusolverDnXgesvd(
+            SolverRaw, SolverParams, c_char, c_char, i64, i64, cudaDataType_t, *mut c_void, i64,
+            cudaDataType_t, *mut c_void, cudaDataType_t, *mut c_void, i64, cudaDataType_t,
+            *mut c_void, i64, cudaDataType_t, *mut c_void, usize, *mut c_void, usize, *mut c_int,
+        );
+        cusolverDnXgesvdp_bufferSize(
+            SolverRaw, SolverParams, c_int, c_int, i64, i64, cudaDataType_t, *const c_void, i64,
+            cudaDataType_t, *const c_void, cudaDataType_t, *const c_void, i64, cudaDataType_t,
+            *const c_void, i64, cudaDataType_t, *mut usize, *mut usize,
+        );
+        cusolverDnXgesvdp(
+            SolverRaw, SolverParams, c_int, c_int, i64, i64, cudaDataType_t, *mut c_void, i64,
+            cudaDataType_t, *mut c_void, cudaDataType_t, *mut c_void, i64, cudaDataType_t,
+            *mut c_void, i64, cudaDataType_t, *mut c_void, usize, *mut c_void, usize, *mut c_int,
+            *mut f64,
+        );
+    }
+}
+
+/// `cusolverDnXgeev_bufferSize`.
+pub type GeevSize = unsafe extern "C" fn(
+    SolverRaw,
+    SolverParams,
+    c_int,
+    c_int,
+    i64,
+    cudaDataType_t,
+    *const c_void,
+    i64,
+    cudaDataType_t,
+    *const c_void,
+    cudaDataType_t,
+    *const c_void,
+    i64,
+    cudaDataType_t,
+    *const c_void,
+    i64,
+    cudaDataType_t,
+    *mut usize,
+    *mut usize,
+) -> Code;
+
+/// `cusolverDnXgeev`.
+pub type Geev = unsafe extern "C" fn(
+    SolverRaw,
+    SolverParams,
+    c_int,
+    c_int,
+    i64,
+    cudaDataType_t,
+    *mut c_void,
+    i64,
+    cudaDataType_t,
+    *mut c_void,
+    cudaDataType_t,
+    *mut c_void,
+    i64,
+    cudaDataType_t,
+    *mut c_void,
+    i64,
+    cudaDataType_t,
+    *mut c_void,
+    usize,
+    *mut c_void,
+    usize,
+    *mut c_int,
+) -> Code;
+
+/// `cusolverDnSetDeterministicMode`.
+pub type SetDeterministic = unsafe extern "C" fn(SolverRaw, c_int) -> Code;
+
+/// What older libraries lack.
+pub struct SolverNewer {
+    /// From cuSOLVER 11.7 (CUDA 12.8) on.
+    pub geev: Option<(GeevSize, Geev)>,
+    /// From cuSOLVER 11.5 (CUDA 12.2) on.
+    pub set_deterministic: Option<SetDeterministic>,
+}
+
+impl SolverNewer {
+    /// Looks the symbols up.
+    ///
+    /// # Safety
+    /// `library` is cuSOLVER, and is never unloaded.
+    pub unsafe fn resolve(library: &Library) -> Self {
+        // SAFETY: the caller names the right library, so each symbol has the type that its vendor's header
+        // declares, which is what the types repeat.
+        unsafe {
+            let size = library.get::<GeevSize>(b"cusolverDnXgeev_bufferSize\0");
+            let geev = library.get::<Geev>(b"cusolverDnXgeev\0");
+            let mode = library.get::<SetDeterministic>(b"cusolverDnSetDeterministicMode\0");
+            Self {
+                geev: size.ok().map(|s| *s).zip(geev.ok().map(|g| *g)),
+                set_deterministic: mode.ok().map(|m| *m),
+            }
+        }
+    }
+}
+
+/// `cusolverDn?orgqr_bufferSize`: m, n, k, A, lda, tau, lwork in elements.
+pub type OrgqrSize = unsafe extern "C" fn(
+    SolverRaw,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    c_int,
+    *const c_void,
+    *mut c_int,
+) -> Code;
+
+/// `cusolverDn?orgqr`: m, n, k, A, lda, tau, work, lwork, info.
+pub type Orgqr = unsafe extern "C" fn(
+    SolverRaw,
+    c_int,
+    c_int,
+    c_int,
+    *mut c_void,
+    c_int,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    *mut c_int,
+) -> Code;
+
+/// `cusolverDn?ormqr_bufferSize`: side, op, m, n, k, A, lda, tau, C, ldc, lwork in elements.
+pub type OrmqrSize = unsafe extern "C" fn(
+    SolverRaw,
+    cublasSideMode_t,
+    cublasOperation_t,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    *mut c_int,
+) -> Code;
+
+/// `cusolverDn?ormqr`: side, op, m, n, k, A, lda, tau, C, ldc, work, lwork, info.
+pub type Ormqr = unsafe extern "C" fn(
+    SolverRaw,
+    cublasSideMode_t,
+    cublasOperation_t,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    c_int,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    c_int,
+    *mut c_int,
+) -> Code;
+
+/// `cusolverDn?potri_bufferSize`: uplo, n, A, lda, lwork in elements.
+pub type PotriSize = unsafe extern "C" fn(
+    SolverRaw,
+    cublasFillMode_t,
+    c_int,
+    *mut c_void,
+    c_int,
+    *mut c_int,
+) -> Code;
+
+/// `cusolverDn?potri`: uplo, n, A, lda, work, lwork, info.
+pub type Potri = unsafe extern "C" fn(
+    SolverRaw,
+    cublasFillMode_t,
+    c_int,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    c_int,
+    *mut c_int,
+) -> Code;
+
+macro_rules! typed {
+    ($($field:ident: $type:ident = $($name:literal)*;)*) => {
+        /// The cuSOLVER routines that exist for each type, with 32-bit dimensions, in the order S, D, C, Z.
+        ///
+        /// # Source
+        /// cuSOLVER library documentation, 11.4 (CUDA 12.0) to 12.0.
+        pub struct SolverTyped {
+            $(#[doc = concat!("cusolverDn?", stringify!($field))] pub $field: [(&'static str, $type); 4],)*
+        }
+
+        impl SolverTyped {
+            /// Looks every symbol up.
+            ///
+            /// # Errors
+            /// The first name that the library lacks.
+            ///
+            /// # Safety
+            /// `library` is cuSOLVER, and is never unloaded.
+            pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
+                Ok(Self { $($field: [$({
+                    // SAFETY: the caller names the right library, so the symbol has the type that its
+                    // vendor's header declares, which is what this table repeats.
+                    let symbol = unsafe { library.get::<$type>(concat!($name, "\0").as_bytes()) };
+                    ($name, *symbol.map_err(|_| $name)?)
+                }),*],)* })
+            }
+        }
+    };
+}
+
+typed! {
+    orgqr_size: OrgqrSize = "cusolverDnSorgqr_bufferSize" "cusolverDnDorgqr_bufferSize"
+        "cusolverDnCungqr_bufferSize" "cusolverDnZungqr_bufferSize";
+    orgqr: Orgqr = "cusolverDnSorgqr" "cusolverDnDorgqr" "cusolverDnCungqr" "cusolverDnZungqr";
+    ormqr_size: OrmqrSize = "cusolverDnSormqr_bufferSize" "cusolverDnDormqr_bufferSize"
+        "cusolverDnCunmqr_bufferSize" "cusolverDnZunmqr_bufferSize";
+    ormqr: Ormqr = "cusolverDnSormqr" "cusolverDnDormqr" "cusolverDnCunmqr" "cusolverDnZunmqr";
+    potri_size: PotriSize = "cusolverDnSpotri_bufferSize" "cusolverDnDpotri_bufferSize"
+        "cusolverDnCpotri_bufferSize" "cusolverDnZpotri_bufferSize";
+    potri: Potri = "cusolverDnSpotri" "cusolverDnDpotri" "cusolverDnCpotri" "cusolverDnZpotri";
+}
+
+/// Names of cuSOLVER's status codes.
+pub fn solver_code_name(code: Code) -> Option<&'static str> {
+    Some(match code {
+        1 => "CUSOLVER_STATUS_NOT_INITIALIZED",
+        2 => "CUSOLVER_STATUS_ALLOC_FAILED",
+        3 => "CUSOLVER_STATUS_INVALID_VALUE",
+        4 => "CUSOLVER_STATUS_ARCH_MISMATCH",
+        5 => "CUSOLVER_STATUS_MAPPING_ERROR",
+        6 => "CUSOLVER_STATUS_EXECUTION_FAILED",
+        7 => "CUSOLVER_STATUS_INTERNAL_ERROR",
+        8 => "CUSOLVER_STATUS_MATRIX_TYPE_NOT_SUPPORTED",
+        9 => "CUSOLVER_STATUS_NOT_SUPPORTED",
+        10 => "CUSOLVER_STATUS_ZERO_PIVOT",
+        11 => "CUSOLVER_STATUS_INVALID_LICENSE",
+        31 => "CUSOLVER_STATUS_INVALID_WORKSPACE",
+        _ => return None,
+    })
+}
+
 /// Names of cuBLAS's status codes, for messages (the library's own function for this is newer than 12.0
 /// in some builds).
 pub fn blas_code_name(code: Code) -> Option<&'static str> {

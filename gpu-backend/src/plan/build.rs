@@ -71,7 +71,7 @@ pub struct Builder {
 impl Builder {
     /// A new device matrix.
     pub fn buffer(&mut self, rows: usize, cols: usize) -> usize {
-        self.program.buffers.push(Buffer { rows, cols });
+        self.program.buffers.push(Buffer::new(rows, cols));
         self.program.buffers.len() - 1
     }
 
@@ -112,6 +112,7 @@ impl Builder {
     pub fn download(&mut self, from: &Held, rectangle: Rectangle, area: Area) {
         let place = from.place(&rectangle);
         self.step.downloads.push(Download {
+            to: Operand::C,
             from: place,
             rectangle,
             area,

@@ -11,7 +11,7 @@
 
 use call::{Diag, MatMut, MatRef, Scalar, Side, Trans, Uplo};
 
-/// One of the caller's matrices.
+/// One of the caller's matrices; in LAPACK the first, second and third of the routine's row in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// The first.
@@ -20,6 +20,9 @@ pub enum Operand {
     B,
     /// The result.
     C,
+    /// A short vector in host memory of the executor's own: LAPACK's pivots, reflectors' factors, eigenvalues,
+    /// info.
+    Vector(usize),
 }
 
 pub use call::{Area, Rectangle};
@@ -31,6 +34,8 @@ pub struct Buffer {
     pub rows: usize,
     /// Columns.
     pub cols: usize,
+    /// Bytes of an element where it is not of the routine's type.
+    pub other_bytes: Option<usize>,
 }
 
 /// An element of a device matrix: the corner of a block.
@@ -57,9 +62,11 @@ pub struct Upload {
     pub to: Place,
 }
 
-/// Part of the result comes back. The downloads of a program are disjoint.
+/// Part of a result comes back. The downloads of a program are disjoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
+    /// Whose.
+    pub to: Operand,
     /// Where its corner is.
     pub from: Place,
     /// Which part of the result.
@@ -68,7 +75,7 @@ pub struct Download {
     pub area: Area,
 }
 
-/// One call of cuBLAS. Sizes are never 0.
+/// One call of cuBLAS or cuSOLVER. Sizes are never 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kernel {
     /// C := alpha op(A) op(B) + beta C.
@@ -191,6 +198,186 @@ pub enum Kernel {
         /// B, m x n.
         b: Place,
     },
+    /// A routine of LAPACK.
+    Solver(Solver),
+}
+
+/// One call of cuSOLVER, or what goes with it. Vectors are whole buffers of one column; `info` is one int32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Solver {
+    /// C := A^H (C is m x n).
+    Transpose {
+        /// m, n.
+        size: (usize, usize),
+        /// A, n x m.
+        a: Place,
+        /// C, m x n.
+        c: Place,
+    },
+    /// The Cholesky factor over its triangle.
+    Potrf {
+        /// The triangle.
+        uplo: Uplo,
+        /// Order.
+        n: usize,
+        /// A.
+        a: Place,
+        /// 0, or the first leading minor that is not positive.
+        info: Place,
+    },
+    /// Solves A X = B with the factor of potrf.
+    Potrs {
+        /// The triangle.
+        uplo: Uplo,
+        /// n, right-hand sides.
+        size: (usize, usize),
+        /// The factor.
+        a: Place,
+        /// B, n x nrhs.
+        b: Place,
+        /// 0.
+        info: Place,
+    },
+    /// The inverse from the factor of potrf, over its triangle.
+    Potri {
+        /// The triangle.
+        uplo: Uplo,
+        /// Order.
+        n: usize,
+        /// The factor.
+        a: Place,
+        /// 0, or the first zero on the diagonal.
+        info: Place,
+    },
+    /// P L U = A over A.
+    Getrf {
+        /// m, n.
+        size: (usize, usize),
+        /// A.
+        a: Place,
+        /// min(m, n) int64, from 1 on.
+        ipiv: Place,
+        /// 0, or the first zero pivot.
+        info: Place,
+    },
+    /// Solves op(A) X = B with the factors of getrf.
+    Getrs {
+        /// op of A.
+        trans: Trans,
+        /// n, right-hand sides.
+        size: (usize, usize),
+        /// The factors.
+        a: Place,
+        /// n int64.
+        ipiv: Place,
+        /// B, n x nrhs.
+        b: Place,
+        /// 0.
+        info: Place,
+    },
+    /// A = Q R over A.
+    Geqrf {
+        /// m, n.
+        size: (usize, usize),
+        /// A.
+        a: Place,
+        /// min(m, n) factors of the reflectors.
+        tau: Place,
+        /// 0.
+        info: Place,
+    },
+    /// Q over the reflectors.
+    Orgqr {
+        /// m, n, reflectors.
+        size: (usize, usize, usize),
+        /// The reflectors, m x n.
+        a: Place,
+        /// Their factors.
+        tau: Place,
+        /// 0.
+        info: Place,
+    },
+    /// C := op(Q) C or C op(Q).
+    Ormqr {
+        /// Side of Q.
+        side: Side,
+        /// op of Q.
+        trans: Trans,
+        /// m, n, reflectors.
+        size: (usize, usize, usize),
+        /// The reflectors.
+        a: Place,
+        /// Their factors.
+        tau: Place,
+        /// C, m x n.
+        c: Place,
+        /// 0.
+        info: Place,
+    },
+    /// Eigenvalues, and vectors over A.
+    Syevd {
+        /// With vectors.
+        vectors: bool,
+        /// The triangle that is read.
+        uplo: Uplo,
+        /// Order.
+        n: usize,
+        /// A.
+        a: Place,
+        /// n real eigenvalues, ascending.
+        w: Place,
+        /// 0, or how much did not converge.
+        info: Place,
+    },
+    /// A = U S V^H by QR iteration; m >= n. A is destroyed.
+    Gesvd {
+        /// b'A', b'S' or b'N', for U and V alike.
+        job: u8,
+        /// m, n.
+        size: (usize, usize),
+        /// A.
+        a: Place,
+        /// n real singular values, descending.
+        s: Place,
+        /// U, m x m or m x n.
+        u: Place,
+        /// V^H, n x n.
+        vt: Place,
+        /// 0, or how much did not converge.
+        info: Place,
+    },
+    /// A = U S V^H by polar decomposition, which says how accurate it is; m >= n. A is destroyed.
+    Gesvdp {
+        /// b'A', b'S' or b'N'.
+        job: u8,
+        /// m, n.
+        size: (usize, usize),
+        /// A.
+        a: Place,
+        /// n real singular values, descending.
+        s: Place,
+        /// U, m x m or m x n.
+        u: Place,
+        /// V, n x n.
+        v: Place,
+        /// 0, or how much did not converge.
+        info: Place,
+    },
+    /// Eigenvalues and right eigenvectors of a general matrix. A is destroyed.
+    Geev {
+        /// With vectors.
+        vectors: bool,
+        /// Order.
+        n: usize,
+        /// A.
+        a: Place,
+        /// n complex eigenvalues, or in real types n real parts and then n imaginary ones.
+        w: Place,
+        /// Right eigenvectors, n x n, in real types packed as LAPACK packs them.
+        vr: Place,
+        /// 0, or how much did not converge.
+        info: Place,
+    },
 }
 
 /// One step.
@@ -216,6 +403,8 @@ pub struct Program {
     /// The answer is the CPU library's only for finite operands: the executor gives the call back when
     /// it meets NaN or infinity in an upload.
     pub finite_only: bool,
+    /// As `finite_only`, for operands whose largest element is so large or small that LAPACK would scale.
+    pub unscaled_only: bool,
 }
 
 /// What the planner is told about the device and its driver.
@@ -242,10 +431,24 @@ pub fn ld_bytes(column_bytes: usize) -> usize {
 }
 
 impl Buffer {
+    /// A matrix of the routine's type.
+    pub fn new(rows: usize, cols: usize) -> Self {
+        Self {
+            rows,
+            cols,
+            other_bytes: None,
+        }
+    }
+
+    /// Bytes of an element, of which the routine's have `elem_bytes`.
+    pub fn elem_bytes(&self, elem_bytes: usize) -> usize {
+        self.other_bytes.unwrap_or(elem_bytes)
+    }
+
     /// Its bytes on the device, a multiple of 256 so that the next one starts aligned; `u64::MAX` when
     /// they pass 64 bits.
     pub fn bytes(&self, elem_bytes: usize) -> u64 {
-        let column = self.rows.saturating_mul(elem_bytes);
+        let column = self.rows.saturating_mul(self.elem_bytes(elem_bytes));
         if column > usize::MAX / 2 {
             return u64::MAX;
         }
@@ -270,5 +473,6 @@ pub fn view<'a>(call: &'a call::Level3Call<'_>, operand: Operand) -> Option<MatR
         Operand::A => Some(call.a),
         Operand::B => call.b,
         Operand::C => Some(MatMut::as_ref(&call.c)),
+        Operand::Vector(_) => None,
     }
 }

@@ -47,6 +47,10 @@ pub struct Sizes {
     pub lead_percent: usize,
     /// See `lead_percent`.
     pub lead_from_percent: usize,
+    /// The SVD tries the polar decomposition from this many columns on (rows, if there are fewer). On an H200
+    /// with all vectors Xgesvd takes 146 / 453 / 1703 ms at n = 1024 / 2048 / 4096, Xgesvdp 30 / 83 / 278
+    /// (2026-12-01); nothing smaller was measured, so this is chosen.
+    pub polar_from: usize,
 }
 
 impl Sizes {
@@ -67,6 +71,7 @@ impl Sizes {
         block_max: 4096,
         lead_percent: 15,
         lead_from_percent: 60,
+        polar_from: 256,
     };
 
     /// Cuts `length` rows into panels, each with kernels over at most `other` columns of the result and

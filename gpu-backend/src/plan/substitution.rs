@@ -312,16 +312,8 @@ fn slots(triangular: &Triangular, cut: &Cut, sizes: &Sizes) -> usize {
 /// Device bytes of a cut.
 fn bytes(triangular: &Triangular, elem_bytes: usize, cut: &Cut, sizes: &Sizes) -> u64 {
     let part = triangular.part(&(0..triangular.order), &(0..cut.panel));
-    let c_bytes = Buffer {
-        rows: part.rows,
-        cols: part.cols,
-    }
-    .bytes(elem_bytes);
-    let slot_bytes = Buffer {
-        rows: cut.block,
-        cols: cut.block,
-    }
-    .bytes(elem_bytes);
+    let c_bytes = Buffer::new(part.rows, part.cols).bytes(elem_bytes);
+    let slot_bytes = Buffer::new(cut.block, cut.block).bytes(elem_bytes);
     let count = slots(triangular, cut, sizes) as u64;
     c_bytes.saturating_add(slot_bytes.saturating_mul(count))
 }

@@ -86,14 +86,27 @@ pub struct Pieces {
     pub populate: Vec<Range<usize>>,
 }
 
+/// What uploads are looked at for, with the bytes of a real number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing.
+    Nothing,
+    /// NaN or infinity, which ends the job.
+    Finite(usize),
+    /// As [`Look::Finite`], and the largest absolute value.
+    Largest(usize),
+}
+
 /// Pieces in the hands of the threads.
 pub struct Job {
     /// The pieces.
     pub pieces: Pieces,
     /// How long one wait for the device may last.
     pub limit: Duration,
-    /// Bytes of a real number, if a piece with NaN or infinity ends the job.
-    pub finite_part_bytes: Option<usize>,
+    /// What the operands are looked at for.
+    pub look: Look,
+    /// Bits of the largest absolute value so far, with [`Look::Largest`].
+    pub largest: AtomicU64,
     /// Grows with every change that the call's thread may wait for.
     version: AtomicU64,
     state: Mutex<State>,
@@ -131,12 +144,7 @@ impl State {
 
 impl Job {
     /// A job of `steps` steps.
-    pub fn new(
-        pieces: Pieces,
-        steps: usize,
-        limit: Duration,
-        finite_part_bytes: Option<usize>,
-    ) -> Self {
+    pub fn new(pieces: Pieces, steps: usize, limit: Duration, look: Look) -> Self {
         let mut uploads = vec![(0, 0); steps];
         pieces.uploads.iter().for_each(|u| uploads[u.step].0 += 1);
         let mut downloads = vec![0; steps];
@@ -154,7 +162,8 @@ impl Job {
         Self {
             pieces,
             limit,
-            finite_part_bytes,
+            look,
+            largest: AtomicU64::new(0),
             version: AtomicU64::new(0),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -277,6 +286,11 @@ impl<'q> JobGuard<'q> {
                 copies: state.copies,
             }),
         }
+    }
+
+    /// Bits of the largest absolute value of the pieces so far ([`Look::Largest`]).
+    pub fn largest(&self) -> u64 {
+        self.job.largest.load(Ordering::Relaxed)
     }
 
     /// The slots that carried the uploads of a step.

@@ -2,7 +2,7 @@
 //! job ends), every piece is done exactly once and not before it is released, and after a guard is gone no
 //! worker is inside its job.
 
-use super::job::{Download, Job, JobGuard, Kind, Pieces, Upload};
+use super::job::{Download, Job, JobGuard, Kind, Look, Pieces, Upload};
 use super::queue::{Next, Queue};
 use call::{Area, Failure, MatMut, MatRef, OutRegion, Rectangle};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +64,12 @@ fn job() -> Arc<Job> {
         downloads: steps().map(download).collect(),
         ..Pieces::default()
     };
-    Arc::new(Job::new(pieces, STEPS, Duration::from_secs(3600), None))
+    Arc::new(Job::new(
+        pieces,
+        STEPS,
+        Duration::from_secs(3600),
+        Look::Nothing,
+    ))
 }
 
 type Jobs = Arc<Mutex<Vec<(Arc<Job>, Arc<Watched>)>>>;

@@ -3,7 +3,7 @@
 //! Unsafe lives here because chunks are raw pinned memory under transfers of the device. A chunk is
 //! touched only when the last transfer that used it has been seen to be over.
 
-use super::job::{CopyOut, Download, Job, Kind, Upload};
+use super::job::{CopyOut, Download, Job, Kind, Look, Upload};
 use super::queue::{Next, Taken};
 use super::{Equipment, Shared, Slot, SlotMask};
 use crate::copy;
@@ -209,7 +209,7 @@ impl Worker {
         let gap_free = piece.gap_free.then_some(piece.ld_bytes);
         let image = image((rows, cols), elem_bytes, gap_free);
         let chunk = self.chunk(slot, image.bytes)?;
-        if !fill(chunk, piece, image.pitch_bytes, job.finite_part_bytes) {
+        if !fill(chunk, piece, image.pitch_bytes, job) {
             return Err(Failure::Unsupported("NaN or infinity in an operand"));
         }
         let from: *const u8 = self.slots[slot].chunk;
@@ -326,12 +326,7 @@ impl Worker {
 }
 
 /// Fills a chunk; false if a number that takes part is not finite and that matters.
-fn fill(
-    chunk: &mut [MaybeUninit<u8>],
-    piece: &Upload,
-    pitch_bytes: usize,
-    finite_part_bytes: Option<usize>,
-) -> bool {
+fn fill(chunk: &mut [MaybeUninit<u8>], piece: &Upload, pitch_bytes: usize, job: &Job) -> bool {
     let Rectangle {
         row0,
         rows,
@@ -339,9 +334,14 @@ fn fill(
         cols,
     } = piece.rectangle;
     let elem_bytes = piece.from.elem_bytes();
-    let put = |to: &mut [MaybeUninit<u8>], from: &[u8]| match finite_part_bytes {
-        Some(part_bytes) => copy::copy_finite(to, from, part_bytes),
-        None => {
+    let put = |to: &mut [MaybeUninit<u8>], from: &[u8]| match job.look {
+        Look::Largest(part_bytes) => {
+            let largest = copy::copy_largest(to, from, part_bytes);
+            job.largest.fetch_max(largest, Ordering::Relaxed);
+            largest < copy::infinity_bits(part_bytes)
+        }
+        Look::Finite(part_bytes) => copy::copy_finite(to, from, part_bytes),
+        Look::Nothing => {
             copy::copy(to, from, false);
             true
         }

@@ -152,6 +152,7 @@ impl Case {
             }
             Operand::A | Operand::B => true,
             Operand::C => self.call().reads_result() && self.writable(i, j),
+            Operand::Vector(_) => false,
         }
     }
 

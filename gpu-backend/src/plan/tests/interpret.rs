@@ -170,6 +170,7 @@ pub fn run(program: &Program, host: &Host, order: Order) -> Matrix {
                     Operand::A => &host.a,
                     Operand::B => host.b.as_ref().expect("an operand that the call has"),
                     Operand::C => &host.c,
+                    Operand::Vector(_) => unreachable!("not of level 3"),
                 };
                 let r = &upload.rectangle;
                 inside(&device[upload.to.buffer], upload.to, r);

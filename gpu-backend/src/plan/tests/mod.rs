@@ -91,6 +91,7 @@ prop_compose! {
             block_max,
             lead_percent,
             lead_from_percent,
+            polar_from: 2,
         }
     }
 }

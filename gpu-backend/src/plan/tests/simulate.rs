@@ -110,6 +110,7 @@ pub fn kernel_s(rates: &Rates, kernel: &Kernel, precision: Precision) -> f64 {
                 k * k / 2 + 2 * m * n,
             )
         }
+        Kernel::Solver(_) => unreachable!("not of level 3"),
     };
     rates.kernel_s + arithmetic_s.max(elements as f64 * bytes / rates.memory)
 }

@@ -12,11 +12,7 @@ fn bytes(family: &dyn Family, shape: &Shape, sizes: &Sizes, cut: &Cut) -> u64 {
     let tiles = count(family, shape, cut);
     let results = tiles.min(2) as u64;
     let slots = slots(sizes, shape.k.div_ceil(cut.inner), tiles) as u64;
-    let c = Buffer {
-        rows: cut.rows,
-        cols: cut.cols,
-    }
-    .bytes(shape.elem_bytes);
+    let c = Buffer::new(cut.rows, cut.cols).bytes(shape.elem_bytes);
     let slot_bytes = family
         .slot(cut)
         .iter()

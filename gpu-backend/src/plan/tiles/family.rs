@@ -40,10 +40,7 @@ impl Family for Update {
         let rows = self.row_part(&(0..cut.rows), &inner);
         let cols = self.col_part(&inner, &(0..cut.cols));
         let count = (self.row_operands().len(), self.col_operands().len());
-        let shape = |r: &Rectangle| Buffer {
-            rows: r.rows,
-            cols: r.cols,
-        };
+        let shape = |r: &Rectangle| Buffer::new(r.rows, r.cols);
         let mut buffers = vec![shape(&rows); count.0];
         buffers.extend(vec![shape(&cols); count.1]);
         buffers
@@ -125,36 +122,12 @@ impl Family for Symm {
             cut.cols
         };
         let (direct, turned) = match self.side {
-            Side::L => (
-                Buffer {
-                    rows: own,
-                    cols: cut.inner,
-                },
-                Buffer {
-                    rows: cut.inner,
-                    cols: own,
-                },
-            ),
-            Side::R => (
-                Buffer {
-                    rows: cut.inner,
-                    cols: own,
-                },
-                Buffer {
-                    rows: own,
-                    cols: cut.inner,
-                },
-            ),
+            Side::L => (Buffer::new(own, cut.inner), Buffer::new(cut.inner, own)),
+            Side::R => (Buffer::new(cut.inner, own), Buffer::new(own, cut.inner)),
         };
         let b = match self.side {
-            Side::L => Buffer {
-                rows: cut.inner,
-                cols: cut.cols,
-            },
-            Side::R => Buffer {
-                rows: cut.rows,
-                cols: cut.inner,
-            },
+            Side::L => Buffer::new(cut.inner, cut.cols),
+            Side::R => Buffer::new(cut.rows, cut.inner),
         };
         vec![direct, turned, b]
     }

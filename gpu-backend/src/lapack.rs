@@ -1,0 +1,617 @@
+//! Runs a call of LAPACK: the program of `plan::lapack` with the caller's matrices, and the short vectors that
+//! go with it.
+//!
+//! Success is info = 0 and nothing else. Whatever LAPACK would report, and whatever cuSOLVER does not treat as
+//! LAPACK does (NaN, infinity, matrices that LAPACK scales), is a failure before anything that is read has been
+//! written, and the CPU library does the call.
+//!
+//! Some of cuSOLVER's routines return only when they have run, so that no limit of a wait applies to them.
+
+use crate::copy::infinity_bits;
+use crate::device::{Device, Work};
+use crate::driver::{Driver, Reached};
+use crate::execute::{
+    Cutter, POPULATE_MIN_BYTES, awaited, bytes_of, commit, copies, ends, has_zero_diagonal,
+    internal, owned, part_bytes, place,
+};
+use crate::host;
+use crate::kernel::{DeviceKernel, environment_asks_otherwise};
+use crate::overlap::overlaps;
+use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
+use crate::plan::program::Operand;
+use crate::scratch::Scratch;
+use crate::solver::{Solver, Workspace, nowhere};
+use crate::staging::job::{Job, Kind, Look, Pieces};
+use crate::testing::{self, Gate};
+use call::{
+    Failure, LapackCall, MatMut, MatRef, Matrix, Op, Precision, Timing, Vector, VectorKind,
+};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The operands that are matrices, by their number in the call.
+const MATRICES: [Operand; 3] = [Operand::A, Operand::B, Operand::C];
+
+/// Why an attempt gave no result.
+enum Missed {
+    /// For good.
+    Failed(Failure),
+    /// Xgesvdp does not vouch for its answer: another routine may.
+    Inaccurate,
+}
+
+impl From<Failure> for Missed {
+    fn from(failure: Failure) -> Self {
+        Missed::Failed(failure)
+    }
+}
+
+/// Runs a call.
+///
+/// # Errors
+/// Any [`Failure`], by the contract of `Backend::run`.
+pub fn run(device: &Device, call: &mut LapackCall<'_>) -> Result<Timing, Failure> {
+    device.health.check()?;
+    if environment_asks_otherwise(|name| std::env::var_os(name)) {
+        return Err(Failure::Unsupported(
+            "cuSOLVER while a variable asks for other arithmetic",
+        ));
+    }
+    check(call)?;
+    let sizes = testing::sizes();
+    let start = Instant::now();
+    let mut polar = has_polar(call, &sizes);
+    loop {
+        let plan = plan(call, &sizes, polar)?;
+        match attempt(device, call, &plan, start) {
+            Ok(timing) => {
+                let counts = device.counts.of(call.op);
+                counts.calls.fetch_add(1, Ordering::Relaxed);
+                return Ok(timing);
+            }
+            Err(Missed::Inaccurate) if polar => polar = false,
+            Err(Missed::Inaccurate) => return Err(internal("an estimate that nobody asked for")),
+            Err(Missed::Failed(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// Refuses what the CPU library must do.
+fn check(call: &LapackCall<'_>) -> Result<(), Failure> {
+    let of_vectors = call.vectors.iter().flatten().map(|v| &v.data);
+    let operands: Vec<&Matrix<'_>> = call.matrices.iter().flatten().chain(of_vectors).collect();
+    for (i, x) in operands.iter().enumerate() {
+        for y in &operands[i + 1..] {
+            let written = [x, y].iter().any(|x| !matches!(x, Matrix::In(_)));
+            if written && overlaps(&x.as_ref(), &y.as_ref()) {
+                return Err(Failure::Overlap);
+            }
+        }
+    }
+    let factored = matches!(call.op, Op::Getrs | Op::Getri | Op::Potrs | Op::Potri);
+    if factored
+        && let Some(a) = &call.matrices[0]
+        && has_zero_diagonal(&a.as_ref(), call.precision)
+    {
+        return Err(Failure::Unsupported("a zero on the diagonal"));
+    }
+    Ok(())
+}
+
+/// An upper bound of the call's floating-point operations, for the limits of waits: the SVD's.
+fn flops(call: &LapackCall<'_>) -> f64 {
+    let each = if call.precision.is_complex() {
+        120.0
+    } else {
+        30.0
+    };
+    let (m, n, k) = (call.m as f64, call.n as f64, call.k as f64);
+    each * m.max(n) * n.max(k) * m.min(n).max(k.min(n))
+}
+
+/// A short vector, aligned for every type.
+struct Short {
+    words: Vec<u64>,
+    vector: HostVector,
+    elem_bytes: usize,
+}
+
+impl Short {
+    fn new(vector: HostVector, precision: Precision) -> Self {
+        let elem_bytes = vector.elements.bytes(precision);
+        Self {
+            words: vec![0; (vector.len * elem_bytes).div_ceil(8)],
+            vector,
+            elem_bytes,
+        }
+    }
+
+    fn view(&self) -> Option<MatRef<'_>> {
+        let (len, data) = (self.vector.len, self.words.as_ptr().cast());
+        // SAFETY: the words have room for the elements, are initialised and borrowed as long as the view.
+        unsafe { MatRef::new(data, len, 1, len, self.elem_bytes) }
+    }
+
+    fn view_mut(&mut self) -> Option<MatMut<'_>> {
+        let (len, data) = (self.vector.len, self.words.as_mut_ptr().cast());
+        // SAFETY: as above.
+        unsafe { MatMut::new(data, len, 1, len, self.elem_bytes) }
+    }
+
+    /// Its bytes.
+    fn bytes(&self) -> &[u8] {
+        let view = self
+            .view()
+            .map(|view| view.column_piece(0, 0, self.vector.len));
+        view.unwrap_or_default()
+    }
+
+    /// Element `i` as a signed number of the integer types.
+    fn int(&self, i: usize) -> i64 {
+        let bytes = &self.bytes()[i * self.elem_bytes..][..self.elem_bytes];
+        match bytes {
+            [a, b, c, d] => i64::from(i32::from_ne_bytes([*a, *b, *c, *d])),
+            bytes => bytes.try_into().map_or(0, i64::from_ne_bytes),
+        }
+    }
+
+    /// Element `i` as a real number; the real part of a complex one.
+    fn real(&self, i: usize, part_bytes: usize) -> f64 {
+        let bytes = &self.bytes()[i * self.elem_bytes..][..part_bytes];
+        match bytes {
+            [a, b, c, d] => f64::from(f32::from_ne_bytes([*a, *b, *c, *d])),
+            bytes => bytes.try_into().map_or(f64::NAN, f64::from_ne_bytes),
+        }
+    }
+
+    /// Takes the caller's vector.
+    fn fill(&mut self, from: &Vector<'_>, order: usize) -> Result<(), Failure> {
+        let data = from.data.as_ref();
+        let len = self.vector.len;
+        if data.rows() < len || data.cols() == 0 {
+            return Err(internal("a short vector"));
+        }
+        let bytes = data.column_piece(0, 0, len);
+        let pivots = self.vector.elements == Elements::Pivots;
+        let mut to = self.words_mut();
+        if !pivots {
+            to.copy_from_slice(bytes);
+            return Ok(());
+        }
+        for pivot in bytes.chunks_exact(data.elem_bytes()) {
+            let pivot = match pivot {
+                [a, b, c, d] => i64::from(i32::from_ne_bytes([*a, *b, *c, *d])),
+                pivot => pivot.try_into().map_or(0, i64::from_ne_bytes),
+            };
+            // cuSOLVER would follow it out of the matrix.
+            if pivot < 1 || pivot > order as i64 {
+                return Err(Failure::Unsupported("pivots that no factorisation gave"));
+            }
+            to[..8].copy_from_slice(&pivot.to_ne_bytes());
+            to = &mut to[8..];
+        }
+        Ok(())
+    }
+
+    fn words_mut(&mut self) -> &mut [u8] {
+        let bytes = self.vector.len * self.elem_bytes;
+        let data = self.words.as_mut_ptr().cast();
+        // SAFETY: the words have at least so many bytes, and any bytes are words.
+        unsafe { core::slice::from_raw_parts_mut(data, bytes) }
+    }
+}
+
+/// One way to do the call.
+fn attempt(
+    device: &Device,
+    call: &mut LapackCall<'_>,
+    plan: &Plan,
+    start: Instant,
+) -> Result<Timing, Missed> {
+    let limit = device.limit(flops(call));
+    let mut shorts = Vec::new();
+    for vector in &plan.vectors {
+        let mut short = Short::new(*vector, call.precision);
+        if let Role::In(number) = vector.role {
+            let from = call.vectors[number].as_ref();
+            short.fill(from.ok_or_else(|| internal("no such vector"))?, call.n)?;
+        }
+        shorts.push(short);
+    }
+    let entered = device.enter()?;
+    let (solver, mut work, workspace) = prepare(device, call, plan, limit)?;
+    let mut scratches: [Option<Scratch>; 3] = [None, None, None];
+    for (number, scratch) in scratches.iter_mut().enumerate() {
+        let comes_back = plan
+            .program
+            .steps
+            .iter()
+            .flat_map(|s| &s.downloads)
+            .any(|d| d.to == MATRICES[number]);
+        if let (true, Some(Matrix::InOut(view))) = (comes_back, &call.matrices[number]) {
+            *scratch = Some(device.scratch.take(view.packed_bytes())?);
+        }
+    }
+    let done = stream(
+        device,
+        call,
+        plan,
+        (solver, workspace),
+        &mut work,
+        (&mut scratches, &mut shorts),
+        (start, limit),
+    );
+    let lost = device.health.check().is_err();
+    drop(work);
+    for scratch in scratches.into_iter().flatten().filter(|_| !lost) {
+        device.scratch.put(scratch);
+        device.pool.nudge();
+    }
+    drop(entered);
+    done
+}
+
+/// cuSOLVER, a lane with its handle, and memory for buffers and workspace.
+fn prepare<'d>(
+    device: &'d Device,
+    call: &LapackCall<'_>,
+    plan: &Plan,
+    limit: Duration,
+) -> Result<(&'d Solver, Work<'d>, Workspace), Failure> {
+    let solver = device.solver()?;
+    if call.op == Op::Geev && solver.newer.geev.is_none() {
+        return Err(Failure::Unsupported(
+            "eigenvalues of a general matrix with this cuSOLVER",
+        ));
+    }
+    let elem_bytes = call.precision.elem_bytes();
+    let mut work = device.begin_lane(limit)?;
+    let note = |e| device.health.note(&e);
+    let lane = work.solver_lane(solver).map_err(note)?;
+    let handle = lane.solver.as_mut().expect("made by `solver_lane`");
+    let matrices = nowhere(&plan.program, elem_bytes);
+    let mut size = Workspace::default();
+    for kernel in plan.program.steps.iter().flat_map(|s| &s.kernels) {
+        let kernel = DeviceKernel {
+            precision: call.precision,
+            kernel,
+            matrices: &matrices,
+            pedantic: true,
+        };
+        let one = solver.workspace(handle, &kernel).map_err(note)?;
+        size.device_bytes = size.device_bytes.max(one.device_bytes);
+        size.host_bytes = size.host_bytes.max(one.host_bytes);
+    }
+    handle.reserve(size.host_bytes)?;
+    let buffers = plan.program.bytes(elem_bytes);
+    let needed_bytes = buffers.saturating_add(size.device_bytes as u64);
+    device.pool.check_back_off(needed_bytes)?;
+    let tried = device.pool.counts().0;
+    match work.take_block(needed_bytes) {
+        Ok(()) => Ok((solver, work, size)),
+        Err(failure) => {
+            let short = matches!(failure, Failure::OutOfMemory { .. });
+            if short && device.pool.counts().0 > tried {
+                device.pool.back_off(needed_bytes);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Uploads, computes, downloads, looks at the answer, commits.
+fn stream<'d>(
+    device: &'d Device,
+    call: &mut LapackCall<'_>,
+    plan: &Plan,
+    (solver, workspace): (&'d Solver, Workspace),
+    work: &mut Work<'d>,
+    (scratches, shorts): (&mut [Option<Scratch>; 3], &mut [Short]),
+    (start, limit): (Instant, Duration),
+) -> Result<Timing, Missed> {
+    let (precision, program) = (call.precision, &plan.program);
+    let elem_bytes = precision.elem_bytes();
+    let matrices = place(program, work.address(), elem_bytes);
+    let cutter = Cutter {
+        device,
+        program,
+        matrices: &matrices,
+        elem_bytes,
+    };
+    let (uploads, bytes_in) = cutter.uploads(|operand| match operand {
+        Operand::Vector(number) => shorts[number].view(),
+        matrix => {
+            let number = MATRICES.iter().position(|m| *m == matrix)?;
+            call.matrices[number].as_ref().map(Matrix::as_ref)
+        }
+    })?;
+    let mut pieces = Pieces {
+        uploads,
+        ..Pieces::default()
+    };
+    let mut bytes_out = 0;
+    for (number, operand) in MATRICES.into_iter().enumerate() {
+        let (parts, sources) = cutter.downloads(operand);
+        if parts.is_empty() {
+            continue;
+        }
+        bytes_out += bytes_of(&parts, elem_bytes);
+        let whole = parts.iter().all(|(_, area)| *area == call::Area::Full);
+        match (&mut call.matrices[number], &mut scratches[number]) {
+            (Some(Matrix::Out(view)), _) => {
+                if whole && view.ld() <= 2 * view.rows() {
+                    pieces.populate.extend(fresh(view.as_ref()));
+                }
+                pieces
+                    .downloads
+                    .extend(owned(view.reborrow(), &parts, sources)?);
+            }
+            (Some(Matrix::InOut(view)), Some(scratch)) => {
+                let small = || internal("scratch too small");
+                let (rows, cols, warm) = (view.rows(), view.cols(), scratch.warm);
+                let target = scratch.matrix_mut(rows, cols, elem_bytes);
+                let target = target.ok_or_else(small)?;
+                pieces.downloads.extend(owned(target, &parts, sources)?);
+                let from = scratch.matrix(rows, cols, elem_bytes).ok_or_else(small)?;
+                if whole && !warm {
+                    pieces.populate.extend(fresh(from));
+                }
+                pieces.copies.extend(copies(from, view.reborrow(), &parts)?);
+            }
+            _ => return Err(internal("no such result").into()),
+        }
+    }
+    for (number, short) in shorts.iter_mut().enumerate() {
+        let (parts, sources) = cutter.downloads(Operand::Vector(number));
+        if !parts.is_empty() {
+            bytes_out += bytes_of(&parts, short.elem_bytes);
+            let target = short.view_mut().ok_or_else(|| internal("a short vector"))?;
+            pieces.downloads.extend(owned(target, &parts, sources)?);
+        }
+    }
+    pieces.downloads.sort_by_key(|d| d.step);
+    let steps = program.steps.len();
+    let ends = (
+        ends(steps, pieces.uploads.iter().map(|u| u.step)),
+        ends(steps, pieces.downloads.iter().map(|d| d.step)),
+    );
+    let copies = pieces.copies.len();
+    let look = match (program.unscaled_only, program.finite_only) {
+        (true, _) => Look::Largest(part_bytes(precision)),
+        (_, true) => Look::Finite(part_bytes(precision)),
+        _ => Look::Nothing,
+    };
+    let job = Job::new(pieces, steps, limit, look);
+    work.mark(0).map_err(|e| device.health.note(&e))?;
+    let at = work.address() + program.bytes(elem_bytes);
+    work.unsettle();
+    // SAFETY: the operands and results are borrowed through `call`, scratch, short vectors and block by this
+    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
+    // operands that are read (they overlap no result: `check`), and each tile is one piece's own. Copies read
+    // scratch tiles and write the results only after the downloads that fill the scratch are over.
+    let guard = unsafe { device.staging.submit(job) };
+    if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, || true) {
+        guard.release(Kind::CopyOut, copies);
+    }
+    let mut driver = Driver {
+        device,
+        program,
+        work,
+        guard: &guard,
+        matrices: &matrices,
+        precision,
+        pedantic: true,
+        solver: Some((solver, (at, workspace))),
+        ends,
+        awaited: awaited(program),
+        op: call.op,
+        limit,
+        at: Reached::default(),
+    };
+    driver.drive()?;
+    let Reached {
+        compute_s,
+        uploaded_at,
+        ..
+    } = driver.at;
+    // Everything that was queued has been seen to be over.
+    work.settle();
+    if program.unscaled_only && !is_unscaled(guard.largest(), part_bytes(precision)) {
+        return Err(Failure::Unsupported("a matrix that LAPACK scales").into());
+    }
+    judge(call, plan, shorts)?;
+    if let Some(values) = plan.estimated {
+        let lane = work
+            .solver_lane(solver)
+            .map_err(|e| device.health.note(&e))?;
+        let estimate = lane
+            .solver
+            .as_ref()
+            .map_or(f64::NAN, |h| h.error_estimate());
+        let largest = shorts[values].real(0, shorts[values].elem_bytes);
+        if !is_accurate(estimate, largest, call) {
+            return Err(Missed::Inaccurate);
+        }
+    }
+    let vectors = answers(call, shorts)?;
+    commit(&guard, copies)?;
+    drop(guard);
+    for (number, bytes) in vectors {
+        if let Some(Vector { data, .. }) = &mut call.vectors[number]
+            && let Matrix::Out(view) | Matrix::InOut(view) = data
+        {
+            view.write_column_piece(0, 0, &bytes);
+        }
+    }
+    let total = start.elapsed();
+    let upload = uploaded_at.map_or(total, |at| at.duration_since(start));
+    Ok(Timing {
+        bytes_in,
+        bytes_out,
+        upload_s: upload.as_secs_f64(),
+        compute_s,
+        download_s: total.saturating_sub(upload).as_secs_f64(),
+    })
+}
+
+/// Huge pages of memory that nobody has touched.
+fn fresh(view: MatRef<'_>) -> Vec<core::ops::Range<usize>> {
+    let range = view.address_range();
+    if range.len() < POPULATE_MIN_BYTES || !host::is_fresh(&range) {
+        return Vec::new();
+    }
+    host::huge_pages(&range)
+}
+
+/// True if LAPACK computes with the matrix as it is: its largest element, of these bits, lies between
+/// sqrt(safmin) / eps and the reciprocal, with eps the distance of 1 to the next number. A complex element is at
+/// most twice its larger part. Zeros alone are refused too: they have the CPU library's vectors.
+///
+/// # Source
+/// LAPACK 3.12: gesdd, gesvd, geev scale outside of these bounds, syevd outside of wider ones.
+fn is_unscaled(largest: u64, part_bytes: usize) -> bool {
+    if largest >= infinity_bits(part_bytes) {
+        return false;
+    }
+    let (value, safmin, eps) = match part_bytes {
+        4 => (
+            f64::from(f32::from_bits(largest as u32)),
+            f64::from(f32::MIN_POSITIVE),
+            f64::from(f32::EPSILON),
+        ),
+        _ => (f64::from_bits(largest), f64::MIN_POSITIVE, f64::EPSILON),
+    };
+    let least = safmin.sqrt() / eps;
+    value >= least && value <= 0.5 / least
+}
+
+/// Factor of n eps in the error that is accepted of Xgesvdp's singular values, as LAPACK's own is a few n eps.
+/// Chosen.
+const POLAR_ERROR: f64 = 4.0;
+
+/// True if Xgesvdp's estimate is at rounding level, whether it is meant relative to the largest singular value
+/// or not (its documentation does not say).
+fn is_accurate(estimate: f64, largest: f64, call: &LapackCall<'_>) -> bool {
+    let eps = match part_bytes(call.precision) {
+        4 => f64::from(f32::EPSILON),
+        _ => f64::EPSILON,
+    };
+    estimate.abs() <= POLAR_ERROR * call.m.min(call.n) as f64 * eps * largest.min(1.0)
+}
+
+/// Fails if a kernel did, or if eigenvalues do not come in LAPACK's order.
+fn judge(call: &LapackCall<'_>, plan: &Plan, shorts: &[Short]) -> Result<(), Failure> {
+    for short in shorts {
+        if let Role::Info(failed) = short.vector.role
+            && short.int(0) != 0
+        {
+            return Err(Failure::Unsupported(failed));
+        }
+    }
+    if call.op == Op::Geev && !call.precision.is_complex() {
+        let outputs = plan.vectors.iter().zip(shorts);
+        let values: Vec<&Short> = outputs
+            .filter(|(v, _)| matches!(v.role, Role::Out(_)))
+            .map(|(_, short)| short)
+            .collect();
+        let [re, im] = values[..] else {
+            return Err(internal("eigenvalues without parts"));
+        };
+        let part = part_bytes(call.precision);
+        let at = |i: usize| (re.real(i, part), im.real(i, part));
+        if !are_paired(call.n, at) {
+            return Err(Failure::Unsupported("eigenvalues in another order"));
+        }
+    }
+    Ok(())
+}
+
+/// True if complex eigenvalues of a real matrix come in conjugate pairs, the one with the positive imaginary part
+/// first.
+fn are_paired(n: usize, at: impl Fn(usize) -> (f64, f64)) -> bool {
+    let mut i = 0;
+    while i < n {
+        let (re, im) = at(i);
+        if im == 0.0 {
+            i += 1;
+        } else if im > 0.0 && i + 1 < n && at(i + 1) == (re, -im) {
+            i += 2;
+        } else {
+            return false;
+        }
+    }
+    true
+}
+
+/// The short results as the caller's library has them, by the number of its vector.
+fn answers(call: &LapackCall<'_>, shorts: &[Short]) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
+    let mut answers = Vec::new();
+    for short in shorts {
+        let Role::Out(number) = short.vector.role else {
+            continue;
+        };
+        let to = call.vectors[number].as_ref();
+        let to = to.ok_or_else(|| internal("no such vector"))?;
+        let (rows, elem_bytes) = (to.data.as_ref().rows(), to.data.as_ref().elem_bytes());
+        let bytes = match (short.vector.elements, to.kind, elem_bytes) {
+            (Elements::Pivots, VectorKind::Integer, 4) => {
+                let pivots = (0..short.vector.len).map(|i| i32::try_from(short.int(i)));
+                let pivots: Result<Vec<i32>, _> = pivots.collect();
+                let pivots = pivots.map_err(|_| internal("a pivot beyond 32 bits"))?;
+                pivots
+                    .iter()
+                    .flat_map(|pivot| pivot.to_ne_bytes())
+                    .collect()
+            }
+            _ if elem_bytes == short.elem_bytes => short.bytes().to_vec(),
+            _ => return Err(internal("a vector of another type")),
+        };
+        if rows < short.vector.len {
+            return Err(internal("a short vector"));
+        }
+        answers.push((number, bytes));
+    }
+    Ok(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matrices_that_lapack_scales_are_found() {
+        let double = |x: f64| is_unscaled(x.to_bits(), 8);
+        for x in [1.0, 1e-138, 1e137, 3e-100, 7e100] {
+            assert!(double(x), "{x:e}");
+        }
+        for x in [
+            0.0,
+            5e-324,
+            1e-300,
+            6e-139,
+            1.6e138,
+            1e300,
+            f64::INFINITY,
+            f64::NAN,
+        ] {
+            assert!(!double(x), "{x:e}");
+        }
+        let single = |x: f32| is_unscaled(u64::from(x.to_bits()), 4);
+        for x in [1.0, 1e-12, 1e11] {
+            assert!(single(x), "{x:e}");
+        }
+        for x in [0.0, 9e-13, 1.1e12, 1e30, f32::INFINITY, f32::NAN] {
+            assert!(!single(x), "{x:e}");
+        }
+    }
+
+    #[test]
+    fn pairs_of_eigenvalues_are_recognised() {
+        let paired = |values: &[(f64, f64)]| are_paired(values.len(), |i| values[i]);
+        assert!(paired(&[]));
+        assert!(paired(&[(1.0, 0.0), (2.0, 3.0), (2.0, -3.0), (4.0, -0.0)]));
+        assert!(!paired(&[(2.0, -3.0), (2.0, 3.0)]));
+        assert!(!paired(&[(2.0, 3.0), (2.5, -3.0)]));
+        assert!(!paired(&[(1.0, 0.0), (2.0, 3.0)]));
+    }
+}

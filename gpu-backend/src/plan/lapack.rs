@@ -1,0 +1,534 @@
+//! LAPACK routines whose operands fit the device: one or two kernels of cuSOLVER between the uploads and the
+//! downloads. It must not decide whether the operands fit, nor what the options of the caller's library mean.
+//!
+//! Triangles travel as triangles, and what is only written does not go up. What is downloaded is what LAPACK
+//! defines: a matrix that it only destroys stays as it is.
+
+use super::build::{block, triangle};
+use super::program::{
+    Area, Buffer, Download, Kernel, Operand, Place, Program, Solver, Step, Upload,
+};
+use super::sizes::Sizes;
+use call::{Failure, LapackCall, Op, Precision, Side, Trans, Uplo};
+
+/// Elements of a short vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elements {
+    /// cuSOLVER's info: int32.
+    Info,
+    /// Its pivots: int64.
+    Pivots,
+    /// The real type of the routine's precision.
+    Real,
+    /// The routine's own type.
+    Same,
+}
+
+impl Elements {
+    /// Bytes of one.
+    pub fn bytes(self, precision: Precision) -> usize {
+        let own = precision.elem_bytes();
+        match self {
+            Elements::Info => 4,
+            Elements::Pivots => 8,
+            Elements::Real if precision.is_complex() => own / 2,
+            Elements::Real | Elements::Same => own,
+        }
+    }
+}
+
+/// What a short vector is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// One info; anything but 0 is a failure with this text.
+    Info(&'static str),
+    /// The caller's vector with this number goes up.
+    In(usize),
+    /// It comes back to the caller's vector with this number.
+    Out(usize),
+}
+
+/// A short vector in host memory: [`Operand::Vector`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostVector {
+    /// Elements.
+    pub len: usize,
+    /// Their type.
+    pub elements: Elements,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// A program, and the short vectors that it moves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// What to do.
+    pub program: Program,
+    /// By the number of [`Operand::Vector`].
+    pub vectors: Vec<HostVector>,
+    /// The answer counts only if Xgesvdp's own estimate says that it is accurate. The vector is that of the
+    /// singular values.
+    pub estimated: Option<usize>,
+}
+
+/// Largest dimension that is accepted: some of cuSOLVER's routines have 32-bit arguments, and the leading
+/// dimension on the device is a little larger.
+const DIMENSION_MAX: usize = 1 << 30;
+
+const SINGULAR: &str = "the matrix is singular";
+const INDEFINITE: &str = "the matrix is not positive definite";
+const ARGUMENT: &str = "cuSOLVER refused an argument";
+const DIVERGED: &str = "the iteration did not converge";
+
+/// The program of a call with positive dimensions; `polar` lets the SVD try the faster routine.
+///
+/// # Errors
+/// `Unsupported` for families and options that have no plan.
+pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, Failure> {
+    if call.m.max(call.n).max(call.k) > DIMENSION_MAX {
+        return Err(Failure::Unsupported("a dimension above 2^30"));
+    }
+    let mut w = Writer::new(call.precision);
+    let (m, n, k) = (call.m, call.n, call.k);
+    let uplo = call.uplo().unwrap_or(Uplo::U);
+    match call.op {
+        Op::Potrf => w.potrf(uplo, n),
+        Op::Posv => {
+            let a = w.potrf(uplo, n);
+            w.next();
+            w.potrs(uplo, (n, k), a)
+        }
+        Op::Potrs => {
+            let a = w.matrix(n, n);
+            w.up(Operand::A, a, (n, n), tri(uplo));
+            w.potrs(uplo, (n, k), a)
+        }
+        Op::Potri => w.potri(uplo, n),
+        Op::Getrf => w.getrf((m, n)).0,
+        Op::Gesv => {
+            let (a, ipiv) = w.getrf((n, n));
+            w.next();
+            w.getrs(Trans::N, (n, k), a, ipiv)
+        }
+        Op::Getrs => {
+            let a = w.matrix(n, n);
+            w.up(Operand::A, a, (n, n), Area::Full);
+            let ipiv = w.input(0, n, Elements::Pivots);
+            let trans = call.trans().unwrap_or(Trans::N);
+            w.getrs(trans, (n, k), a, ipiv)
+        }
+        Op::Geqrf => w.geqrf((m, n)),
+        Op::Orgqr => w.orgqr((m, n, k)),
+        Op::Ormqr => {
+            let side = call.side().unwrap_or(Side::L);
+            w.ormqr(side, call.trans().unwrap_or(Trans::N), (m, n, k))
+        }
+        Op::Syev | Op::Syevd => w.syevd(call.letter("jobz") == Some(b'V'), uplo, n, Operand::A),
+        Op::Gesdd | Op::Gesvd => {
+            let polar = polar && m.min(n) >= sizes.polar_from;
+            w.svd(svd_wants(call)?, (m, n), polar)
+        }
+        Op::Geev => {
+            if call.letter("jobvl") == Some(b'V') {
+                return Err(Failure::Unsupported("left eigenvectors"));
+            }
+            w.geev(call.letter("jobvr") == Some(b'V'), n)
+        }
+        _ => return Err(Failure::Unsupported("this routine of LAPACK")),
+    };
+    w.next();
+    w.plan.program.finite_only = true;
+    w.plan.program.unscaled_only = matches!(
+        call.op,
+        Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev
+    );
+    Ok(w.plan)
+}
+
+/// True if the SVD of this call may be computed in two ways, of which the first may turn out too inaccurate.
+pub fn has_polar(call: &LapackCall<'_>, sizes: &Sizes) -> bool {
+    matches!(call.op, Op::Gesdd | Op::Gesvd) && call.m.min(call.n) >= sizes.polar_from
+}
+
+/// The elements of a whole matrix in its triangle.
+fn tri(uplo: Uplo) -> Area {
+    triangle(uplo, &block(&(0..1), &(0..1)), false)
+}
+
+/// What the caller wants of one factor of the SVD: all of it or the economical part, and where to.
+type Want = Option<(bool, Operand)>;
+
+/// U and V^H as the job options ask for them.
+fn svd_wants(call: &LapackCall<'_>) -> Result<(Want, Want), Failure> {
+    let of = |letter: Option<u8>, to: Operand| match letter {
+        Some(b'A') => Ok(Some((true, to))),
+        Some(b'S') => Ok(Some((false, to))),
+        Some(b'O') => Ok(Some((false, Operand::A))),
+        Some(b'N') => Ok(None),
+        _ => Err(Failure::Unsupported("this job option of the SVD")),
+    };
+    if call.op == Op::Gesvd {
+        let u = of(call.letter("jobu"), Operand::B)?;
+        return Ok((u, of(call.letter("jobvt"), Operand::C)?));
+    }
+    match call.letter("jobz") {
+        // The factor that fits goes over A, all of the other one to its own place.
+        Some(b'O') if call.m >= call.n => Ok((Some((false, Operand::A)), Some((true, Operand::C)))),
+        Some(b'O') => Ok((Some((true, Operand::B)), Some((false, Operand::A)))),
+        job => Ok((of(job, Operand::B)?, of(job, Operand::C)?)),
+    }
+}
+
+/// A plan that is being written.
+struct Writer {
+    plan: Plan,
+    step: Step,
+    precision: Precision,
+}
+
+impl Writer {
+    fn new(precision: Precision) -> Self {
+        Self {
+            plan: Plan::default(),
+            step: Step::default(),
+            precision,
+        }
+    }
+
+    fn next(&mut self) {
+        self.plan.program.steps.push(std::mem::take(&mut self.step));
+    }
+
+    fn buffer(&mut self, buffer: Buffer) -> Place {
+        self.plan.program.buffers.push(buffer);
+        Place {
+            buffer: self.plan.program.buffers.len() - 1,
+            row0: 0,
+            col0: 0,
+        }
+    }
+
+    fn matrix(&mut self, rows: usize, cols: usize) -> Place {
+        self.buffer(Buffer::new(rows, cols))
+    }
+
+    fn vector(&mut self, len: usize, elements: Elements) -> Place {
+        self.buffer(Buffer {
+            rows: len,
+            cols: 1,
+            other_bytes: Some(elements.bytes(self.precision)),
+        })
+    }
+
+    fn kernel(&mut self, kernel: Solver) {
+        self.step.kernels.push(Kernel::Solver(kernel));
+    }
+
+    /// The first rows and columns of an operand go to a buffer's corner.
+    fn up(&mut self, from: Operand, to: Place, (rows, cols): (usize, usize), area: Area) {
+        self.step.uploads.push(Upload {
+            from,
+            rectangle: block(&(0..rows), &(0..cols)),
+            area,
+            to,
+        });
+    }
+
+    /// The rows and columns at a buffer's corner come back.
+    fn down(&mut self, to: Operand, from: Place, (rows, cols): (usize, usize), area: Area) {
+        self.step.downloads.push(Download {
+            to,
+            from,
+            rectangle: block(&(0..rows), &(0..cols)),
+            area,
+        });
+    }
+
+    fn host(&mut self, len: usize, elements: Elements, role: Role) -> Operand {
+        self.plan.vectors.push(HostVector {
+            len,
+            elements,
+            role,
+        });
+        Operand::Vector(self.plan.vectors.len() - 1)
+    }
+
+    /// The caller's vector `number` on the device.
+    fn input(&mut self, number: usize, len: usize, elements: Elements) -> Place {
+        let to = self.vector(len, elements);
+        let from = self.host(len, elements, Role::In(number));
+        self.up(from, to, (len, 1), Area::Full);
+        to
+    }
+
+    /// Elements of a device vector for the caller's vector `number`.
+    fn output(&mut self, number: usize, from: Place, len: usize, elements: Elements) {
+        let to = self.host(len, elements, Role::Out(number));
+        self.down(to, from, (len, 1), Area::Full);
+    }
+
+    /// Where a kernel says whether it has succeeded.
+    fn info(&mut self, failed: &'static str) -> Place {
+        let info = self.vector(1, Elements::Info);
+        let to = self.host(1, Elements::Info, Role::Info(failed));
+        self.down(to, info, (1, 1), Area::Full);
+        info
+    }
+
+    fn potrf(&mut self, uplo: Uplo, n: usize) -> Place {
+        let a = self.matrix(n, n);
+        self.up(Operand::A, a, (n, n), tri(uplo));
+        let info = self.info(INDEFINITE);
+        self.kernel(Solver::Potrf { uplo, n, a, info });
+        self.down(Operand::A, a, (n, n), tri(uplo));
+        a
+    }
+
+    fn potrs(&mut self, uplo: Uplo, (n, nrhs): (usize, usize), a: Place) -> Place {
+        let b = self.matrix(n, nrhs);
+        self.up(Operand::B, b, (n, nrhs), Area::Full);
+        let info = self.info(ARGUMENT);
+        let size = (n, nrhs);
+        self.kernel(Solver::Potrs {
+            uplo,
+            size,
+            a,
+            b,
+            info,
+        });
+        self.down(Operand::B, b, (n, nrhs), Area::Full);
+        b
+    }
+
+    fn potri(&mut self, uplo: Uplo, n: usize) -> Place {
+        let a = self.matrix(n, n);
+        self.up(Operand::A, a, (n, n), tri(uplo));
+        let info = self.info(SINGULAR);
+        self.kernel(Solver::Potri { uplo, n, a, info });
+        self.down(Operand::A, a, (n, n), tri(uplo));
+        a
+    }
+
+    /// The factors and the pivots.
+    fn getrf(&mut self, (m, n): (usize, usize)) -> (Place, Place) {
+        let a = self.matrix(m, n);
+        self.up(Operand::A, a, (m, n), Area::Full);
+        let ipiv = self.vector(m.min(n), Elements::Pivots);
+        let info = self.info(SINGULAR);
+        self.kernel(Solver::Getrf {
+            size: (m, n),
+            a,
+            ipiv,
+            info,
+        });
+        self.output(0, ipiv, m.min(n), Elements::Pivots);
+        self.down(Operand::A, a, (m, n), Area::Full);
+        (a, ipiv)
+    }
+
+    fn getrs(&mut self, trans: Trans, (n, nrhs): (usize, usize), a: Place, ipiv: Place) -> Place {
+        let b = self.matrix(n, nrhs);
+        self.up(Operand::B, b, (n, nrhs), Area::Full);
+        let info = self.info(ARGUMENT);
+        self.kernel(Solver::Getrs {
+            trans,
+            size: (n, nrhs),
+            a,
+            ipiv,
+            b,
+            info,
+        });
+        self.down(Operand::B, b, (n, nrhs), Area::Full);
+        b
+    }
+
+    fn geqrf(&mut self, (m, n): (usize, usize)) -> Place {
+        let a = self.matrix(m, n);
+        self.up(Operand::A, a, (m, n), Area::Full);
+        let tau = self.vector(m.min(n), Elements::Same);
+        let info = self.info(ARGUMENT);
+        self.kernel(Solver::Geqrf {
+            size: (m, n),
+            a,
+            tau,
+            info,
+        });
+        self.output(0, tau, m.min(n), Elements::Same);
+        self.down(Operand::A, a, (m, n), Area::Full);
+        a
+    }
+
+    /// Everything goes up, also what LAPACK does not read: cuSOLVER does not say that it reads none of it, and
+    /// what a buffer held before may be NaN.
+    fn orgqr(&mut self, (m, n, k): (usize, usize, usize)) -> Place {
+        let a = self.matrix(m, n);
+        self.up(Operand::A, a, (m, n), Area::Full);
+        let tau = self.input(0, k, Elements::Same);
+        let info = self.info(ARGUMENT);
+        self.kernel(Solver::Orgqr {
+            size: (m, n, k),
+            a,
+            tau,
+            info,
+        });
+        self.down(Operand::A, a, (m, n), Area::Full);
+        a
+    }
+
+    fn ormqr(&mut self, side: Side, trans: Trans, (m, n, k): (usize, usize, usize)) -> Place {
+        let order = if side == Side::L { m } else { n };
+        let a = self.matrix(order, k);
+        self.up(Operand::A, a, (order, k), Area::Full);
+        let tau = self.input(0, k, Elements::Same);
+        let c = self.matrix(m, n);
+        self.up(Operand::B, c, (m, n), Area::Full);
+        let info = self.info(ARGUMENT);
+        self.kernel(Solver::Ormqr {
+            side,
+            trans,
+            size: (m, n, k),
+            a,
+            tau,
+            c,
+            info,
+        });
+        self.down(Operand::B, c, (m, n), Area::Full);
+        c
+    }
+
+    /// The vectors go to `to`.
+    fn syevd(&mut self, vectors: bool, uplo: Uplo, n: usize, to: Operand) -> Place {
+        let a = self.matrix(n, n);
+        self.up(Operand::A, a, (n, n), tri(uplo));
+        let w = self.vector(n, Elements::Real);
+        let info = self.info(DIVERGED);
+        self.kernel(Solver::Syevd {
+            vectors,
+            uplo,
+            n,
+            a,
+            w,
+            info,
+        });
+        self.output(0, w, n, Elements::Real);
+        if vectors {
+            self.down(to, a, (n, n), Area::Full);
+        }
+        a
+    }
+
+    /// cuSOLVER's routines want m >= n, so a wide matrix is turned first: A^H = U' S V'^H means A = V' S U'^H.
+    fn svd(&mut self, (u, vt): (Want, Want), (m, n): (usize, usize), polar: bool) -> Place {
+        let a = self.matrix(m, n);
+        self.up(Operand::A, a, (m, n), Area::Full);
+        let wide = m < n;
+        let (rows, cols) = if wide { (n, m) } else { (m, n) };
+        let mut tall = a;
+        if wide {
+            tall = self.matrix(rows, cols);
+            self.kernel(Solver::Transpose {
+                size: (rows, cols),
+                a,
+                c: tall,
+            });
+        }
+        let long = if wide { vt } else { u };
+        let all = long.is_some_and(|(all, _)| all) && rows > cols;
+        let none = u.is_none() && vt.is_none();
+        let job = match (none, all) {
+            (true, _) => b'N',
+            (_, true) => b'A',
+            _ => b'S',
+        };
+        let left_cols = if all { rows } else { cols };
+        let s = self.vector(cols, Elements::Real);
+        // Without vectors nothing is written there, but the leading dimensions must be large enough.
+        let (mut left, mut right) = (tall, tall);
+        if !none {
+            left = self.matrix(rows, left_cols);
+            right = self.matrix(cols, cols);
+        }
+        let info = self.info(DIVERGED);
+        let size = (rows, cols);
+        let (u_there, v_there) = (left, right);
+        self.kernel(match polar {
+            true => Solver::Gesvdp {
+                job,
+                size,
+                a: tall,
+                s,
+                u: u_there,
+                v: v_there,
+                info,
+            },
+            false => Solver::Gesvd {
+                job,
+                size,
+                a: tall,
+                s,
+                u: u_there,
+                vt: v_there,
+                info,
+            },
+        });
+        self.output(0, s, cols, Elements::Real);
+        self.plan.estimated = polar.then(|| self.plan.vectors.len() - 1);
+        if let Some((_, to)) = long {
+            let mut from = left;
+            // V^H of a wide matrix is U'^H.
+            let size = if wide {
+                (left_cols, rows)
+            } else {
+                (rows, left_cols)
+            };
+            if wide {
+                from = self.matrix(left_cols, rows);
+                self.kernel(Solver::Transpose {
+                    size,
+                    a: left,
+                    c: from,
+                });
+            }
+            self.down(to, from, size, Area::Full);
+        }
+        if let Some((_, to)) = if wide { u } else { vt } {
+            let mut from = right;
+            // Wanted: V'^H of a tall one, V' of a wide one. There is V' after Xgesvdp, else V'^H.
+            if polar != wide {
+                from = self.matrix(cols, cols);
+                self.kernel(Solver::Transpose {
+                    size: (cols, cols),
+                    a: right,
+                    c: from,
+                });
+            }
+            self.down(to, from, (cols, cols), Area::Full);
+        }
+        a
+    }
+
+    fn geev(&mut self, vectors: bool, n: usize) -> Place {
+        let a = self.matrix(n, n);
+        self.up(Operand::A, a, (n, n), Area::Full);
+        let complex = self.precision.is_complex();
+        let w = self.vector(if complex { n } else { 2 * n }, Elements::Same);
+        let vr = if vectors { self.matrix(n, n) } else { a };
+        let info = self.info(DIVERGED);
+        self.kernel(Solver::Geev {
+            vectors,
+            n,
+            a,
+            w,
+            vr,
+            info,
+        });
+        self.output(0, w, n, Elements::Same);
+        if !complex {
+            self.output(1, Place { row0: n, ..w }, n, Elements::Same);
+        }
+        if vectors {
+            self.down(Operand::C, vr, (n, n), Area::Full);
+        }
+        a
+    }
+}
