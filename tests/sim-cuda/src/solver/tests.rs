@@ -496,3 +496,295 @@ fn eigenvectors_of_hermitian_matrices() {
     }
     bench.is_quiet();
 }
+
+fn eye(p: Precision, i: usize, j: usize, found: Number, what: &str) {
+    let one = if i == j { 1.0 } else { 0.0 };
+    close(p, found, Number(one, 0.0), 1.0, what);
+}
+
+type Orgqr = unsafe extern "C" fn(
+    usize, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, u64,
+) -> u32;
+type OrgqrAsk =
+    unsafe extern "C" fn(usize, c_int, c_int, c_int, u64, c_int, u64, *mut c_int) -> u32;
+type Ormqr = unsafe extern "C" fn(
+    usize, u32, u32, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, u64, c_int, u64,
+) -> u32;
+type OrmqrAsk = unsafe extern "C" fn(
+    usize, u32, u32, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, *mut c_int,
+) -> u32;
+
+#[test]
+fn qr_gives_back_the_matrix() {
+    let bench = Bench::new();
+    let orgqr: [(Orgqr, OrgqrAsk); 4] = [
+        (cusolverDnSorgqr, cusolverDnSorgqr_bufferSize),
+        (cusolverDnDorgqr, cusolverDnDorgqr_bufferSize),
+        (cusolverDnCungqr, cusolverDnCungqr_bufferSize),
+        (cusolverDnZungqr, cusolverDnZungqr_bufferSize),
+    ];
+    let ormqr: [(Ormqr, OrmqrAsk); 4] = [
+        (cusolverDnSormqr, cusolverDnSormqr_bufferSize),
+        (cusolverDnDormqr, cusolverDnDormqr_bufferSize),
+        (cusolverDnCunmqr, cusolverDnCunmqr_bufferSize),
+        (cusolverDnZunmqr, cusolverDnZunmqr_bufferSize),
+    ];
+    let (m, n) = (N, 11);
+    for (&p, ((orgqr, orgqr_ask), (ormqr, ormqr_ask))) in
+        PRECISIONS.iter().zip(orgqr.into_iter().zip(ormqr))
+    {
+        let a = random(p, 1, m, n);
+        let (da, tau) = (bench.put(p, &a), bench.device.alloc(16 * n));
+        let (h, t, ld) = (bench.handle, type_of(p), a.ld());
+        let (mw, nw) = (m as i64, n as i64);
+        let (mi, ni, ldi) = (m as c_int, n as c_int, ld as c_int);
+        // SAFETY: as above, to the end of this test.
+        let info = unsafe {
+            bench.call(
+                &|d, hb| cusolverDnXgeqrf_bufferSize(h, 0, mw, nw, t, da, ld, t, tau, t, d, hb),
+                &|w, wb, hw, hb, i| {
+                    cusolverDnXgeqrf(h, 0, mw, nw, t, da, ld, t, tau, t, w, wb, hw, hb, i)
+                },
+            )
+        };
+        assert_eq!(info, 0);
+        let r = bench.get(p, m, n, da);
+        // Q^H A is R.
+        let dc = bench.put(p, &a);
+        let trans = if p.is_real() { 1 } else { 2 };
+        // SAFETY: as above.
+        let info = unsafe {
+            bench.typed(
+                p,
+                &|lwork| ormqr_ask(h, 0, trans, mi, ni, ni, da, ldi, tau, dc, ldi, lwork),
+                &|w, lw, i| ormqr(h, 0, trans, mi, ni, ni, da, ldi, tau, dc, ldi, w, lw, i),
+            )
+        };
+        assert_eq!(info, 0);
+        let found = bench.get(p, m, n, dc);
+        let r_at = |i: usize, j: usize| if i <= j { r.at(i, j) } else { ZERO };
+        all(m, n, |i, j| close(p, found.at(i, j), r_at(i, j), 10.0, "ormqr"));
+        // SAFETY: as above.
+        let info = unsafe {
+            bench.typed(
+                p,
+                &|lwork| orgqr_ask(h, mi, ni, ni, da, ldi, tau, lwork),
+                &|w, lw, i| orgqr(h, mi, ni, ni, da, ldi, tau, w, lw, i),
+            )
+        };
+        assert_eq!(info, 0);
+        let q = bench.get(p, m, n, da);
+        all(m, n, |i, j| {
+            let qr = sum(n, |l| q.at(i, l) * r_at(l, j));
+            close(p, qr, a.at(i, j), 10.0, "orgqr");
+        });
+        bench.device.free_all(&[da, tau, dc]);
+    }
+    bench.is_quiet();
+}
+
+struct Svd {
+    s: Vec<f64>,
+    u: Matrix,
+    /// V^H, n x n.
+    vt: Matrix,
+    err_sigma: f64,
+}
+
+/// By QR (`polar` false) or by the polar decomposition.
+fn svd(bench: &Bench, p: Precision, a: &Matrix, polar: bool) -> Svd {
+    let (m, n) = (a.rows, a.cols);
+    let da = bench.put(p, a);
+    let (s, u, v) = (bench.device.alloc(8 * n), bench.room(p, m, n), bench.room(p, n, n));
+    let (h, t, r) = (bench.handle, type_of(p), type_of(p.part()));
+    let (mw, nw, ld, ldv) = (m as i64, n as i64, a.ld(), n as i64 + 2);
+    let mut err = 0.0;
+    let err_at = &raw mut err;
+    let job = b'S' as i8;
+    // SAFETY: as above; `err` outlives the work, which `call` waits for.
+    let info = unsafe {
+        if polar {
+            bench.call(
+                &|d, hb| {
+                    cusolverDnXgesvdp_bufferSize(
+                        h, 0, 1, 1, mw, nw, t, da, ld, r, s, t, u, ld, t, v, ldv, t, d, hb,
+                    )
+                },
+                &|w, wb, hw, hb, i| {
+                    cusolverDnXgesvdp(
+                        h, 0, 1, 1, mw, nw, t, da, ld, r, s, t, u, ld, t, v, ldv, t, w, wb, hw,
+                        hb, i, err_at,
+                    )
+                },
+            )
+        } else {
+            bench.call(
+                &|d, hb| {
+                    cusolverDnXgesvd_bufferSize(
+                        h, 0, job, job, mw, nw, t, da, ld, r, s, t, u, ld, t, v, ldv, t, d, hb,
+                    )
+                },
+                &|w, wb, hw, hb, i| {
+                    cusolverDnXgesvd(
+                        h, 0, job, job, mw, nw, t, da, ld, r, s, t, u, ld, t, v, ldv, t, w, wb, hw,
+                        hb, i,
+                    )
+                },
+            )
+        }
+    };
+    assert_eq!(info, 0);
+    assert!(bench.is_destroyed(p, m, n, da), "A is destroyed");
+    let vs = bench.get(p, n, n, v);
+    let svd = Svd {
+        s: reals(bench, p, s, n),
+        u: bench.get(p, m, n, u),
+        vt: Matrix::new(n, n, |i, j| Some(if polar { vs.at(j, i).conj() } else { vs.at(i, j) })),
+        // SAFETY: written by the work that is over.
+        err_sigma: unsafe { err_at.read_volatile() },
+    };
+    bench.device.free_all(&[da, s, u, v]);
+    svd
+}
+
+#[test]
+fn singular_vectors_give_back_the_matrix() {
+    let bench = Bench::new();
+    for (p, polar) in PRECISIONS.iter().flat_map(|&p| [(p, false), (p, true)]) {
+        let a = random(p, 1, N, 13);
+        let found = svd(&bench, p, &a, polar);
+        assert!(found.s.is_sorted_by(|x, y| x >= y));
+        assert_eq!(found.err_sigma, 0.0);
+        all(N, 13, |i, j| {
+            let product = sum(13, |l| {
+                found.u.at(i, l) * Number(found.s[l], 0.0) * found.vt.at(l, j)
+            });
+            close(p, product, a.at(i, j), SCALE, "gesvd");
+        });
+        all(13, 13, |i, j| {
+            let product = sum(N, |l| found.u.at(l, i).conj() * found.u.at(l, j));
+            eye(p, i, j, product, "U");
+        });
+    }
+    bench.is_quiet();
+}
+
+#[test]
+fn the_polar_decomposition_admits_that_it_perturbs() {
+    let bench = Bench::new();
+    for p in PRECISIONS {
+        // Of rank 12.
+        let a = random(p, 1, N, 13);
+        let a = Matrix::new(N, 13, |i, j| Some(a.at(i, if j == 12 { 0 } else { j })));
+        let (exact, polar) = (svd(&bench, p, &a, false), svd(&bench, p, &a, true));
+        let off = exact.s.iter().zip(&polar.s).map(|(x, y)| (x - y).abs());
+        let off = off.fold(0.0, f64::max);
+        assert!(off > 1e-7 * exact.s[0], "{p:?}: singular values are perturbed, {off}");
+        assert!(polar.err_sigma >= off && polar.err_sigma <= 10.0 * off, "{p:?}");
+    }
+}
+
+#[test]
+fn eigenvectors_of_general_matrices() {
+    let bench = Bench::new();
+    for (p, complex_w) in PRECISIONS
+        .iter()
+        .flat_map(|&p| [(p, true), (p, false)])
+        .filter(|(p, complex_w)| p.is_real() || *complex_w)
+    {
+        let n = 14;
+        let a = random(p, 1, n, n);
+        let (da, w, vr) = (bench.put(p, &a), bench.device.alloc(16 * n), bench.room(p, n, n));
+        let (h, t, ld, nw) = (bench.handle, type_of(p), a.ld(), n as i64);
+        let tw = if complex_w { type_of(p.part()) + 4 } else { t };
+        // SAFETY: as above.
+        let info = unsafe {
+            bench.call(
+                &|d, hb| {
+                    cusolverDnXgeev_bufferSize(
+                        h, 0, 0, 1, nw, t, da, ld, tw, w, t, 0, 1, t, vr, ld, t, d, hb,
+                    )
+                },
+                &|wk, wb, hw, hb, i| {
+                    cusolverDnXgeev(
+                        h, 0, 0, 1, nw, t, da, ld, tw, w, t, 0, 1, t, vr, ld, t, wk, wb, hw, hb, i,
+                    )
+                },
+            )
+        };
+        assert_eq!(info, 0);
+        assert!(bench.is_destroyed(p, n, n, da));
+        let flat = reals(&bench, p, w, 2 * n);
+        let w_at = |j: usize| {
+            if complex_w {
+                Number(flat[2 * j], flat[2 * j + 1])
+            } else {
+                Number(flat[j], flat[n + j])
+            }
+        };
+        let packed = bench.get(p, n, n, vr);
+        // A pair of conjugates has its real parts in one column, the imaginary ones in the next.
+        let v_at = |i: usize, j: usize| match (p.is_real(), w_at(j).1) {
+            (true, im) if im > 0.0 => Number(packed.at(i, j).0, packed.at(i, j + 1).0),
+            (true, im) if im < 0.0 => Number(packed.at(i, j - 1).0, -packed.at(i, j).0),
+            _ => packed.at(i, j),
+        };
+        assert!((0..n).any(|j| w_at(j).1 != 0.0), "a matrix with complex eigenvalues");
+        all(n, n, |i, j| {
+            let av = sum(n, |l| a.at(i, l) * v_at(l, j));
+            close(p, av, w_at(j) * v_at(i, j), SCALE, "geev");
+        });
+        bench.device.free_all(&[da, w, vr]);
+    }
+    bench.is_quiet();
+}
+
+type Potri = unsafe extern "C" fn(usize, u32, c_int, u64, c_int, u64, c_int, u64) -> u32;
+type PotriAsk = unsafe extern "C" fn(usize, u32, c_int, u64, c_int, *mut c_int) -> u32;
+
+#[test]
+fn inverses_are_inverses() {
+    let bench = Bench::new();
+    let potri: [(Potri, PotriAsk); 4] = [
+        (cusolverDnSpotri, cusolverDnSpotri_bufferSize),
+        (cusolverDnDpotri, cusolverDnDpotri_bufferSize),
+        (cusolverDnCpotri, cusolverDnCpotri_bufferSize),
+        (cusolverDnZpotri, cusolverDnZpotri_bufferSize),
+    ];
+    for (&p, (potri, ask)) in PRECISIONS.iter().zip(potri) {
+        let a = hermitian(p, N, 400.0);
+        let da = bench.put(p, &half_of(&a, 0));
+        let (h, t, ld) = (bench.handle, type_of(p), a.ld());
+        let (n, ldi) = (N as c_int, ld as c_int);
+        assert_eq!(potrf(&bench, p, 0, N, &a, da), 0);
+        let l = bench.get(p, N, N, da);
+        let dl = bench.put(p, &half_of(&l, 0));
+        // SAFETY: as above.
+        unsafe {
+            let info = bench.typed(
+                p,
+                &|lwork| ask(h, 0, n, da, ldi, lwork),
+                &|w, lw, i| potri(h, 0, n, da, ldi, w, lw, i),
+            );
+            assert_eq!(info, 0);
+            let info = bench.call(
+                &|d, hb| cusolverDnXtrtri_bufferSize(h, 0, 0, N as i64, t, dl, ld, d, hb),
+                &|w, wb, hw, hb, i| cusolverDnXtrtri(h, 0, 0, N as i64, t, dl, ld, w, wb, hw, hb, i),
+            );
+            assert_eq!(info, 0);
+        }
+        let (inverse, l_inverse) = (bench.get(p, N, N, da), bench.get(p, N, N, dl));
+        let full = |i: usize, j: usize| match i >= j {
+            true => inverse.at(i, j),
+            false => inverse.at(j, i).conj(),
+        };
+        let lower = |x: &Matrix, i: usize, j: usize| if i >= j { x.at(i, j) } else { ZERO };
+        all(N, N, |i, j| {
+            eye(p, i, j, sum(N, |k| a.at(i, k) * full(k, j)), "potri");
+            let product = sum(N, |k| lower(&l, i, k) * lower(&l_inverse, k, j));
+            eye(p, i, j, product, "trtri");
+        });
+        bench.device.free_all(&[da, dl]);
+    }
+    bench.is_quiet();
+}
