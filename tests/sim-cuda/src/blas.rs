@@ -1,6 +1,7 @@
 //! The simulated cuBLAS: its handles. Products are in `level3`, computed by OpenBLAS; libcublasLt says its
 //! version only.
 
+mod geam;
 pub mod job;
 mod level3;
 #[cfg(test)]

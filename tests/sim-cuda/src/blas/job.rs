@@ -224,6 +224,8 @@ pub struct Job {
     pub operands: Vec<Operand>,
     /// The result may be one of the others, exactly.
     pub in_place: bool,
+    /// The old result is never read.
+    pub overwrites: bool,
     /// There is nothing to compute.
     pub empty: bool,
     /// Sizes that only have to be valid numbers.
@@ -259,9 +261,11 @@ pub fn submit(
     }
     let elem_bytes = job.precision.elem_bytes();
     let factors = factors(&job.factors, on_device);
-    let unread = is_unread(&job.factors, &factors);
     let (operands, compute) = (job.operands, job.compute);
     let result = operands[operands.len() - 1];
+    let inputs = &operands[..operands.len() - 1];
+    let is_input = inputs.iter().any(|input| input.address == result.address);
+    let unread = (job.overwrites && !is_input) || (!job.overwrites && is_unread(&job.factors, &factors));
     let work = move || -> Result<(), String> {
         let found = {
             let state = state::lock();

@@ -520,3 +520,53 @@ fn trsm_solves() {
         }
     }
 }
+
+type GeamEntry = unsafe extern "C" fn(
+    usize,
+    u32,
+    u32,
+    i64,
+    i64,
+    *const c_void,
+    u64,
+    i64,
+    *const c_void,
+    u64,
+    i64,
+    u64,
+    i64,
+) -> u32;
+
+#[test]
+fn geam_is_its_definition() {
+    use super::geam::*;
+    let bench = Bench::new();
+    let entries: [GeamEntry; 4] = [
+        cublasSgeam_64,
+        cublasDgeam_64,
+        cublasCgeam_64,
+        cublasZgeam_64,
+    ];
+    let (m, n) = (5, 7);
+    for (&precision, entry) in PRECISIONS.iter().zip(entries) {
+        for (&ta, &tb) in pairs(&[0, 1, 2], &[0, 1, 2]).iter().map(|(a, b)| (a, b)) {
+            let size = |trans| if trans == 0 { (m, n) } else { (n, m) };
+            let matrix = |salt, (rows, cols)| random(precision, salt, rows, cols);
+            let (a, b) = (matrix(1, size(ta)), matrix(2, size(tb)));
+            let c = Matrix::new(m, n, |_, _| None);
+            let (alpha, beta) = factors(precision, false)[(ta + tb) as usize % 3];
+            let expected = Matrix::new(m, n, |i, j| {
+                Some(alpha * a.op(ta, i, j) + beta * b.op(tb, i, j))
+            });
+            let (alpha, beta) = (Scalar::new(precision, alpha), Scalar::new(precision, beta));
+            let (handle, mw, nw) = (bench.handle, m as i64, n as i64);
+            let call = |[da, db, dc]: [u64; 3]| {
+                let (x, y) = (alpha.ptr(), beta.ptr());
+                let [lda, ldb, ldc] = [a.ld(), b.ld(), c.ld()];
+                // SAFETY: the scalars live; everything else is the simulation's to check.
+                unsafe { entry(handle, ta, tb, mw, nw, x, da, lda, y, db, ldb, dc, ldc) }
+            };
+            bench.check(precision, [&a, &b, &c], &expected, call, "geam");
+        }
+    }
+}
