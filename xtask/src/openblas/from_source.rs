@@ -3,6 +3,11 @@
 //!
 //! The result stays in the cache under a name made of the source and of how it is built, so that a change of
 //! the routine table does not build it again. Nothing is left behind by a build that failed but its log.
+//!
+//! Tried on 2026-12-02 with OpenBLAS 0.3.29's source as Debian has it and netlib's LAPACK 3.12.1 in the place of
+//! lapack-netlib, whose SRC/Makefile left out the objects that OpenBLAS's copy leaves out, DYNAMIC_LIST="HASWELL
+//! ZEN": 48 minutes on two busy cores; the prefix passed netlib's BLAS programs and the mixes. OpenBLAS's own
+//! release could not be had there.
 
 use super::archive::{Halves, Symbols};
 use super::source::{copy, is_recent};
