@@ -265,7 +265,8 @@ pub fn submit(
     let result = operands[operands.len() - 1];
     let inputs = &operands[..operands.len() - 1];
     let is_input = inputs.iter().any(|input| input.address == result.address);
-    let unread = (job.overwrites && !is_input) || (!job.overwrites && is_unread(&job.factors, &factors));
+    let unread =
+        (job.overwrites && !is_input) || (!job.overwrites && is_unread(&job.factors, &factors));
     let work = move || -> Result<(), String> {
         let found = {
             let state = state::lock();

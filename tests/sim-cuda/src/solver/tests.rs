@@ -502,16 +502,39 @@ fn eye(p: Precision, i: usize, j: usize, found: Number, what: &str) {
     close(p, found, Number(one, 0.0), 1.0, what);
 }
 
-type Orgqr = unsafe extern "C" fn(
-    usize, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, u64,
-) -> u32;
+type Orgqr =
+    unsafe extern "C" fn(usize, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, u64) -> u32;
 type OrgqrAsk =
     unsafe extern "C" fn(usize, c_int, c_int, c_int, u64, c_int, u64, *mut c_int) -> u32;
 type Ormqr = unsafe extern "C" fn(
-    usize, u32, u32, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, u64, c_int, u64,
+    usize,
+    u32,
+    u32,
+    c_int,
+    c_int,
+    c_int,
+    u64,
+    c_int,
+    u64,
+    u64,
+    c_int,
+    u64,
+    c_int,
+    u64,
 ) -> u32;
 type OrmqrAsk = unsafe extern "C" fn(
-    usize, u32, u32, c_int, c_int, c_int, u64, c_int, u64, u64, c_int, *mut c_int,
+    usize,
+    u32,
+    u32,
+    c_int,
+    c_int,
+    c_int,
+    u64,
+    c_int,
+    u64,
+    u64,
+    c_int,
+    *mut c_int,
 ) -> u32;
 
 #[test]
@@ -563,7 +586,9 @@ fn qr_gives_back_the_matrix() {
         assert_eq!(info, 0);
         let found = bench.get(p, m, n, dc);
         let r_at = |i: usize, j: usize| if i <= j { r.at(i, j) } else { ZERO };
-        all(m, n, |i, j| close(p, found.at(i, j), r_at(i, j), 10.0, "ormqr"));
+        all(m, n, |i, j| {
+            close(p, found.at(i, j), r_at(i, j), 10.0, "ormqr")
+        });
         // SAFETY: as above.
         let info = unsafe {
             bench.typed(
@@ -595,7 +620,11 @@ struct Svd {
 fn svd(bench: &Bench, p: Precision, a: &Matrix, polar: bool) -> Svd {
     let (m, n) = (a.rows, a.cols);
     let da = bench.put(p, a);
-    let (s, u, v) = (bench.device.alloc(8 * n), bench.room(p, m, n), bench.room(p, n, n));
+    let (s, u, v) = (
+        bench.device.alloc(8 * n),
+        bench.room(p, m, n),
+        bench.room(p, n, n),
+    );
     let (h, t, r) = (bench.handle, type_of(p), type_of(p.part()));
     let (mw, nw, ld, ldv) = (m as i64, n as i64, a.ld(), n as i64 + 2);
     let mut err = 0.0;
@@ -612,8 +641,8 @@ fn svd(bench: &Bench, p: Precision, a: &Matrix, polar: bool) -> Svd {
                 },
                 &|w, wb, hw, hb, i| {
                     cusolverDnXgesvdp(
-                        h, 0, 1, 1, mw, nw, t, da, ld, r, s, t, u, ld, t, v, ldv, t, w, wb, hw,
-                        hb, i, err_at,
+                        h, 0, 1, 1, mw, nw, t, da, ld, r, s, t, u, ld, t, v, ldv, t, w, wb, hw, hb,
+                        i, err_at,
                     )
                 },
             )
@@ -639,7 +668,13 @@ fn svd(bench: &Bench, p: Precision, a: &Matrix, polar: bool) -> Svd {
     let svd = Svd {
         s: reals(bench, p, s, n),
         u: bench.get(p, m, n, u),
-        vt: Matrix::new(n, n, |i, j| Some(if polar { vs.at(j, i).conj() } else { vs.at(i, j) })),
+        vt: Matrix::new(n, n, |i, j| {
+            Some(if polar {
+                vs.at(j, i).conj()
+            } else {
+                vs.at(i, j)
+            })
+        }),
         // SAFETY: written by the work that is over.
         err_sigma: unsafe { err_at.read_volatile() },
     };
@@ -679,8 +714,14 @@ fn the_polar_decomposition_admits_that_it_perturbs() {
         let (exact, polar) = (svd(&bench, p, &a, false), svd(&bench, p, &a, true));
         let off = exact.s.iter().zip(&polar.s).map(|(x, y)| (x - y).abs());
         let off = off.fold(0.0, f64::max);
-        assert!(off > 1e-7 * exact.s[0], "{p:?}: singular values are perturbed, {off}");
-        assert!(polar.err_sigma >= off && polar.err_sigma <= 10.0 * off, "{p:?}");
+        assert!(
+            off > 1e-7 * exact.s[0],
+            "{p:?}: singular values are perturbed, {off}"
+        );
+        assert!(
+            polar.err_sigma >= off && polar.err_sigma <= 10.0 * off,
+            "{p:?}"
+        );
     }
 }
 
@@ -694,7 +735,11 @@ fn eigenvectors_of_general_matrices() {
     {
         let n = 14;
         let a = random(p, 1, n, n);
-        let (da, w, vr) = (bench.put(p, &a), bench.device.alloc(16 * n), bench.room(p, n, n));
+        let (da, w, vr) = (
+            bench.put(p, &a),
+            bench.device.alloc(16 * n),
+            bench.room(p, n, n),
+        );
         let (h, t, ld, nw) = (bench.handle, type_of(p), a.ld(), n as i64);
         let tw = if complex_w { type_of(p.part()) + 4 } else { t };
         // SAFETY: as above.
@@ -729,7 +774,10 @@ fn eigenvectors_of_general_matrices() {
             (true, im) if im < 0.0 => Number(packed.at(i, j - 1).0, -packed.at(i, j).0),
             _ => packed.at(i, j),
         };
-        assert!((0..n).any(|j| w_at(j).1 != 0.0), "a matrix with complex eigenvalues");
+        assert!(
+            (0..n).any(|j| w_at(j).1 != 0.0),
+            "a matrix with complex eigenvalues"
+        );
         all(n, n, |i, j| {
             let av = sum(n, |l| a.at(i, l) * v_at(l, j));
             close(p, av, w_at(j) * v_at(i, j), SCALE, "geev");
@@ -761,15 +809,15 @@ fn inverses_are_inverses() {
         let dl = bench.put(p, &half_of(&l, 0));
         // SAFETY: as above.
         unsafe {
-            let info = bench.typed(
-                p,
-                &|lwork| ask(h, 0, n, da, ldi, lwork),
-                &|w, lw, i| potri(h, 0, n, da, ldi, w, lw, i),
-            );
+            let info = bench.typed(p, &|lwork| ask(h, 0, n, da, ldi, lwork), &|w, lw, i| {
+                potri(h, 0, n, da, ldi, w, lw, i)
+            });
             assert_eq!(info, 0);
             let info = bench.call(
                 &|d, hb| cusolverDnXtrtri_bufferSize(h, 0, 0, N as i64, t, dl, ld, d, hb),
-                &|w, wb, hw, hb, i| cusolverDnXtrtri(h, 0, 0, N as i64, t, dl, ld, w, wb, hw, hb, i),
+                &|w, wb, hw, hb, i| {
+                    cusolverDnXtrtri(h, 0, 0, N as i64, t, dl, ld, w, wb, hw, hb, i)
+                },
             );
             assert_eq!(info, 0);
         }
