@@ -123,7 +123,8 @@ fn dims(raw: &RoutedLapack, family: &Family, options: &Options<'_>) -> Option<Di
         k: size(raw.k)?,
         right: options.letter("side") == b'R',
     };
-    let has = |name| family.position(name).is_some();
+    // syevr has an output that is called m.
+    let has = |name| family.args.contains(&Arg::Size { name });
     let agree = (has("m") || dims.m == dims.n) && (has("k") || has("nrhs") || dims.k == dims.n);
     (agree && options.are_routed() && options.sizes_agree(&dims)).then_some(dims)
 }

@@ -5,7 +5,7 @@
 
 pub mod reference;
 
-use call::{Backend, Call, Failure, Timing};
+use call::{Backend, Call, Failure, LapackCall, Matrix, Timing};
 use core::ffi::{c_char, c_void};
 use cost_model::{
     Fingerprint, Level, Measurements, Overheads, Profile, Sample, Side, TransferTimes, Transfers,
@@ -60,8 +60,9 @@ impl Backend for Mock {
         if let Some(f) = s.compute_failure.lock().expect("lock").clone() {
             return Err(f);
         }
-        let Call::Level3(g) = call else {
-            return Err(Failure::Unsupported("not a level-3 routine"));
+        let g = match call {
+            Call::Level3(g) => g,
+            Call::Lapack(g) => return self.lapack(g),
         };
         let result = reference::result(g);
         let failure = s.commit_failure.lock().expect("lock").clone();
@@ -87,6 +88,52 @@ impl Backend for Mock {
             bytes_out: 8,
             ..Timing::default()
         })
+    }
+}
+
+/// What the mock writes into every byte of the `index`-th matrix that a routine of LAPACK writes.
+pub fn matrix_mark(index: usize) -> u8 {
+    0x10 + index as u8
+}
+
+/// As [`matrix_mark`], of a vector.
+pub fn vector_mark(index: usize) -> u8 {
+    0x40 + index as u8
+}
+
+impl Mock {
+    /// Marks everything that is written: matrices and vectors by their place. A failure leaves rubbish in pure
+    /// outputs, as the contract allows.
+    fn lapack(&self, g: &mut LapackCall<'_>) -> Result<Timing, Failure> {
+        let s = &self.0;
+        let failure = s.commit_failure.lock().expect("lock").clone();
+        let mark = |operand: &mut Matrix<'_>, byte: u8| {
+            let view = match operand {
+                Matrix::In(_) => return,
+                Matrix::InOut(_) if failure.is_some() => return,
+                Matrix::InOut(view) | Matrix::Out(view) => view,
+            };
+            let column = vec![byte; view.column_bytes()];
+            for j in 0..view.cols() {
+                view.write_column_piece(j, 0, &column);
+            }
+        };
+        for (i, matrix) in g.matrices.iter_mut().enumerate() {
+            if let Some(matrix) = matrix {
+                mark(matrix, matrix_mark(i));
+            }
+        }
+        assert!(!s.panic_in_commit.load(Ordering::SeqCst), "asked to panic");
+        for (i, vector) in g.vectors.iter_mut().enumerate() {
+            if let Some(vector) = vector {
+                mark(&mut vector.data, vector_mark(i));
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        s.committed.fetch_add(1, Ordering::SeqCst);
+        Ok(Timing::default())
     }
 }
 
