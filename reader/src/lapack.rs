@@ -233,9 +233,13 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
 /// The most workspaces with a length (heevr: work, rwork, iwork).
 const MAX_LWORK: usize = 3;
 
-/// Asks the CPU routine for its workspace with the caller's own arguments, each length replaced by -1. That
-/// leaves the best length in the first word of each workspace and 0 in info, as the routine itself does at its
-/// end. False if the caller's workspace is shorter than the best: it may be too short at all.
+/// The first words of a workspace; a query writes one element, of at most 16 bytes.
+type Words = [u64; 4];
+
+/// Asks the CPU routine for its workspace with the caller's own arguments, each length replaced by -1 and each
+/// workspace by one of ours. Where the caller's workspaces are of the best length, their first words and info
+/// then get what the query has left there, as the routine itself leaves it at its end. False, and nothing of
+/// the caller's is written, if one is shorter than the best: it may be too short at all.
 ///
 /// # Safety
 /// The frame is that of a call which [`read`] has accepted, with integers of this width.
@@ -248,48 +252,62 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
     let f = unsafe { &*frame };
     // All of its bytes are ones in either width.
     let query = -1_i64;
-    let address = (&raw const query).addr() as u64;
-    let mut replaced = [(0, 0); MAX_LWORK];
-    let mut count = 0;
-    for (i, _) in args
+    let mut info = 0_i64;
+    let mut words: [Words; MAX_LWORK] = [[0; 4]; MAX_LWORK];
+    let lengths = args
         .iter()
         .enumerate()
-        .filter(|(_, arg)| matches!(arg, Arg::Lwork { .. }))
-    {
-        let Some(place) = replaced.get_mut(count) else {
+        .filter(|(_, arg)| matches!(arg, Arg::Lwork { .. }));
+    let mut places = [0; MAX_LWORK];
+    let mut count = 0;
+    for (i, _) in lengths {
+        let Some(place) = places.get_mut(count) else {
             return false;
         };
-        *place = (i, address);
+        *place = i;
         count += 1;
     }
-    let replaced = &replaced[..count];
-    if !replaced.is_empty() {
-        // SAFETY: the caller's arguments are legal, and so is a query.
-        if !unsafe { entry.call_cpu_with(frame, replaced) } {
+    let places = &places[..count];
+    if !places.is_empty() {
+        let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
+        let mut replaced = [(args.len() - 1, address((&raw mut info).cast())); 2 * MAX_LWORK + 1];
+        for (i, (lwork, work)) in places.iter().zip(&mut words).enumerate() {
+            replaced[2 * i] = (*lwork, address((&raw const query).cast()));
+            // A workspace stands before its length.
+            replaced[2 * i + 1] = (lwork - 1, address((&raw mut *work).cast()));
+        }
+        // SAFETY: the caller's arguments are legal, and so is a query, which writes the first element of each
+        // workspace and info.
+        if !unsafe { entry.call_cpu_with(frame, &replaced[..=2 * count]) } || info != 0 {
             return false;
         }
-        for &(lwork, _) in replaced {
-            // A workspace stands before its length.
-            let work = lwork - 1;
-            // SAFETY: a query has written the first word of each workspace and read no more; `read` has seen
-            // that there is one.
-            let (best, given) = unsafe {
-                let best = match (args[work].name(), precision.real()) {
-                    ("iwork", _) => width.at(f, work) as f64,
-                    (_, Precision::S) => f64::from(f.pointer::<f32>(work).read_unaligned()),
-                    _ => f.pointer::<f64>(work).read_unaligned(),
-                };
-                (best, width.at(f, lwork) as f64)
+        for (lwork, words) in places.iter().zip(&words) {
+            let best = match (args[lwork - 1].name(), precision.real(), width) {
+                ("iwork", _, Width::Four) => f64::from(words[0] as i32),
+                ("iwork", _, Width::Eight) => words[0].cast_signed() as f64,
+                (_, Precision::S, _) => f64::from(f32::from_bits(words[0] as u32)),
+                _ => f64::from_bits(words[0]),
             };
+            // SAFETY: an INTEGER argument.
+            let given = unsafe { width.at(f, *lwork) } as f64;
             if best.is_nan() || given < best {
                 return false;
             }
         }
-        let info = args.len() - 1;
-        // SAFETY: info is an INTEGER that the query has written.
-        if unsafe { width.at(f, info) } != 0 {
-            return false;
+        for (lwork, words) in places.iter().zip(&words) {
+            let elem_bytes = match (args[lwork - 1].name(), precision) {
+                ("iwork", _) => usize::from(integer_bytes(width)),
+                ("rwork", p) => p.real().elem_bytes(),
+                (_, p) => p.elem_bytes(),
+            };
+            // SAFETY: the caller's workspace has the best length, which is not 0; it overlaps no local.
+            unsafe {
+                let to = f.pointer::<u8>(lwork - 1);
+                core::ptr::copy_nonoverlapping(words.as_ptr().cast(), to, elem_bytes);
+            }
         }
+        // SAFETY: info is the caller's output.
+        unsafe { store(f, args.len() - 1, 0, width) };
     }
     if family.op == Op::Syevr {
         // All eigenvalues are found. The CPU routine begins with 0.

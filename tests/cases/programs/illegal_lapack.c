@@ -34,6 +34,8 @@ static const struct row ROWS[] = {
     {"cz", "hesv", "UnrALIBLVwO", "", 0},     {"cz", "hetrf", "UnALIVwO", "", 0},
     {"sd", "syev", "JUnALVVwO", "V", 0},      {"cz", "heev", "JUnALVVwVO", "V", 0},
     {"sd", "syevd", "JUnALVVwIiO", "V", 0},   {"cz", "heevd", "JUnALVVwVpIiO", "V", 0},
+    {"sd", "syevr", "JKUnALVVVVVVVGLIVwIiO", "VA", 0},
+    {"cz", "heevr", "JKUnALVVVVVVVGLIVwVpIiO", "VA", 0},
     {"sd", "sytrd", "UnALVVVVwO", "", 0},     {"cz", "hetrd", "UnALVVVVwO", "", 0},
     {"sd", "gesvd", "JKmnALVGLHLVwO", "AA", 0}, {"cz", "gesvd", "JKmnALVGLHLVwVO", "AA", 0},
     {"sd", "gesdd", "JmnALVGLHLVwIO", "A", 0},  {"cz", "gesdd", "JmnALVGLHLVwVIO", "A", 0},
@@ -58,7 +60,7 @@ void xerbla_(const char *name, const int *info, size_t length)
 
 typedef void (*any)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,
                     void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,
-                    void *, void *, void *, void *);
+                    void *, void *, void *, void *, void *, void *, void *, void *);
 
 enum { N = 6, WORK = 1000 };
 static double memory[16][4096];
@@ -120,7 +122,8 @@ int main(void)
                     for (int j = 0; j < 4096; j++) memory[i][j] = j % (N + 1) ? 0.25 : 4;
                 reports = 0, reported_info = -99, reported_name[0] = 0;
                 f(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
-                  a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23]);
+                  a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23],
+                  a[24], a[25], a[26], a[27]);
                 calls++;
                 sprintf(upper, "%s", name);
                 upper[strlen(upper) - 1] = 0;

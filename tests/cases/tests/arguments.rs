@@ -47,7 +47,7 @@ fn illegal_lapack_arguments_reach_the_programs_own_xerbla() {
     assert!(got.status.is_some(), "illegal_lapack.c hangs");
     judge(&got.stdout, ILLEGAL_LAPACK);
     assert!(
-        got.stdout.contains("638 calls"),
+        got.stdout.contains("672 calls"),
         "the program did not make all its calls"
     );
     let stock = Program::new(&exe, &baseline()).run();
@@ -56,6 +56,63 @@ fn illegal_lapack_arguments_reach_the_programs_own_xerbla() {
         "reports differ from the archive's own"
     );
     assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
+}
+
+#[test]
+fn illegal_lapack_arguments_are_reported_alike_when_every_call_may_go_to_the_gpu() {
+    let dir = scratch!("illegal-lapack-sim");
+    let exe = compile_with(&dir, "illegal_lapack.c", &ours(), &["-rdynamic"]);
+    let got = Program::new(&exe, &ours())
+        .on_simulated_cuda(&dir.join("log.jsonl"))
+        .run();
+    assert!(got.status.is_some(), "illegal_lapack.c hangs");
+    judge(&got.stdout, ILLEGAL_LAPACK);
+    let stock = Program::new(&exe, &baseline()).run();
+    assert_eq!(
+        got.stdout, stock.stdout,
+        "reports differ from the archive's own"
+    );
+    assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
+}
+
+/// The engine that stands in leaves every call of LAPACK to the CPU and tells the program what came.
+#[test]
+fn lapack_calls_with_the_best_workspace_pass_the_door_and_no_others() {
+    let dir = scratch!("lapack-workspace");
+    let made = compile(
+        &dir,
+        "mock_engine.c",
+        &[
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname,libgpu_offload.so.0",
+            "-ldl",
+        ],
+    );
+    let mock = dir.join("libgpu_offload.so.0");
+    std::fs::rename(made, &mock).expect("one folder");
+    let flags = [
+        "-rdynamic",
+        "-Wl,--no-as-needed",
+        mock.to_str().expect("UTF-8"),
+    ];
+    let exe = compile_with(&dir, "lapack_workspace.c", &ours(), &flags);
+    let path = format!("{}:{}", dir.display(), ours().display());
+    let got = Program::new(&exe, &ours())
+        .env("LD_LIBRARY_PATH", &path)
+        .env("GPU_OFFLOAD_THRESHOLD", "0")
+        .env("OPENBLAS_NUM_THREADS", "1")
+        .run()
+        .expect_right("lapack_workspace.c with an engine");
+    assert!(got.stdout.lines().count() > 500, "{}", got.stdout);
+    let exe = compile_with(&dir, "lapack_workspace.c", &ours(), &["-rdynamic"]);
+    for lib in [&baseline(), &ours()] {
+        let other = Program::new(&exe, lib)
+            .env("OPENBLAS_NUM_THREADS", "1")
+            .run()
+            .expect_success("lapack_workspace.c");
+        assert_eq!(got.stdout, other.stdout, "{}", lib.display());
+    }
 }
 
 /// Level-3 routines in both spellings whose illegal arguments are jumped out of.
