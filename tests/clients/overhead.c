@@ -17,6 +17,9 @@ void dsymm_(const char *, const char *, const int *, const int *, const double *
 void cblas_dsymm(int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
 void dpotrf_(const char *, const int *, double *, const int *, int *, size_t);
 void dgetrf_(const int *, const int *, double *, const int *, int *, int *);
+void dgeqrf_(const int *, const int *, double *, const int *, double *, double *, const int *, int *);
+void dsyevd_(const char *, const char *, const int *, double *, const int *, double *, double *, const int *, int *, const int *, int *, size_t, size_t);
+void dtrtri_(const char *, const char *, const int *, double *, const int *, int *, size_t, size_t);
 void dgeqr2_(const int *, const int *, double *, const int *, double *, double *, int *);
 
 enum { MOST = 64 };
@@ -28,7 +31,7 @@ int main(int argc, char **argv)
 {
     if (argc != 4) return 2;
     const char *r = argv[1];
-    const int n = atoi(argv[2]), calls = atoi(argv[3]), one = 1;
+    const int n = atoi(argv[2]), calls = atoi(argv[3]), one = 1, room = MOST * MOST, iroom = MOST;
     const double d1 = 1, d0 = 0;
     int info = 0;
     if (n < 1 || n > MOST) return 2;
@@ -49,6 +52,9 @@ int main(int argc, char **argv)
             memcpy(a, b, sizeof(double) * n * n); /* in place: the same matrix every time */
             if (!strcmp(r, "dpotrf")) dpotrf_("L", &n, a, &n, &info, 1);
             else if (!strcmp(r, "dgetrf")) dgetrf_(&n, &n, a, &n, ipiv, &info);
+            else if (!strcmp(r, "dgeqrf")) dgeqrf_(&n, &n, a, &n, tau, c, &room, &info);
+            else if (!strcmp(r, "dsyevd")) dsyevd_("N", "L", &n, a, &n, tau, c, &room, ipiv, &iroom, &info, 1, 1);
+            else if (!strcmp(r, "dtrtri")) dtrtri_("L", "N", &n, a, &n, &info, 1, 1);
             else if (!strcmp(r, "dgeqr2")) dgeqr2_(&n, &n, a, &n, tau, c, &info);
             else return 2;
             if (info) return 1;

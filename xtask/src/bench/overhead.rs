@@ -15,7 +15,7 @@ enum Way {
     Unrouted,
     /// Reached from liblapack.so.3 by one jump through a table.
     Jump,
-    /// A threshold test in front.
+    /// A threshold test in front; for LAPACK's kernels in libblas.so.3, that jump too.
     Routed,
 }
 
@@ -60,8 +60,11 @@ const ROWS: &[(&str, u32, Way)] = &[
     ("cblas_dsymm", 4, Way::Routed),
     ("cblas_dsymm", 8, Way::Routed),
     ("cblas_dsymm", 32, Way::Routed),
-    ("dpotrf", 8, Way::Jump),
-    ("dgetrf", 8, Way::Jump),
+    ("dpotrf", 8, Way::Routed),
+    ("dgetrf", 8, Way::Routed),
+    ("dgeqrf", 8, Way::Routed),
+    ("dsyevd", 8, Way::Routed),
+    ("dtrtri", 8, Way::Jump),
     ("dgeqr2", 8, Way::Unrouted),
 ];
 
