@@ -307,9 +307,14 @@ fn c_callers_without_string_lengths_keep_their_stack() {
         &ours(),
         &["-fstack-protector-all"],
     );
-    Program::new(exe, &ours())
+    Program::new(&exe, &ours())
         .run()
         .expect_silent_success("no_hidden_lengths.c");
+    // Where the call goes through the door, and where the door calls the CPU routine with a copy of it.
+    Program::new(&exe, &ours())
+        .on_simulated_cuda(&dir.join("log.jsonl"))
+        .run()
+        .expect_silent_success("no_hidden_lengths.c with force");
 }
 
 #[test]
