@@ -293,7 +293,8 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     if setting.route == Route::Force {
         // Netlib's programs of LAPACK 3.11 know neither gemmtr nor OpenBLAS's own routines.
         let newer = ["gemm3m", "gemmt", "gemmtr"];
-        let all = routines::routed_in(routines::Library::Blas).filter(|(f, ..)| !newer.contains(&f.op.name()));
+        let all = routines::routed_in(routines::Library::Blas)
+            .filter(|(f, ..)| !newer.contains(&f.op.name()));
         let names: Vec<String> = all.map(|(_, _, name)| name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         tally += forced::judge(&log, &names)?;

@@ -82,7 +82,9 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
         findings.exception(&format!("{excepted} random level-3 calls"), EXCEPTION_WHY);
     }
     if setting.route == Route::Force {
-        let names: Vec<String> = routines::routed_in(routines::Library::Blas).map(|(_, _, name)| name).collect();
+        let names: Vec<String> = routines::routed_in(routines::Library::Blas)
+            .map(|(_, _, name)| name)
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         tally += forced::judge(&log, &names)?;
     }
