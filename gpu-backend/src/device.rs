@@ -243,7 +243,7 @@ pub struct Device {
     pub counts: Counts,
     ordinal: sys::CUdevice,
     /// Where cuSOLVER is, until it is opened.
-    solver_source: Mutex<Option<(PathBuf, sys::Geams)>>,
+    solver_source: Mutex<Option<(PathBuf, Option<sys::Geams>)>>,
     solver: OnceLock<Option<Solver>>,
     lanes: Mutex<Lanes>,
     lane_changed: Condvar,

@@ -216,6 +216,14 @@ fn attempt(
             let from = call.vectors[number].as_ref();
             short.fill(from.ok_or_else(|| internal("no such vector"))?, call.n)?;
         }
+        if let Role::Support(_) = vector.role {
+            let pair = [1, call.n as u64];
+            short
+                .words
+                .iter_mut()
+                .zip(pair.into_iter().cycle())
+                .for_each(|(w, x)| *w = x);
+        }
         shorts.push(short);
     }
     let entered = device.enter()?;
@@ -547,7 +555,7 @@ fn are_paired(n: usize, at: impl Fn(usize) -> (f64, f64)) -> bool {
 fn answers(call: &LapackCall<'_>, shorts: &[Short]) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
     let mut answers = Vec::new();
     for short in shorts {
-        let Role::Out(number) = short.vector.role else {
+        let (Role::Out(number) | Role::Support(number)) = short.vector.role else {
             continue;
         };
         let to = call.vectors[number].as_ref();

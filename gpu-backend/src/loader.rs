@@ -25,7 +25,7 @@ pub struct Loaded {
     pub level3: Level3,
     /// Where cuSOLVER is, and what LAPACK needs of cuBLAS besides: opened when the first call asks for it, since
     /// it is large and most programs never do.
-    pub solver: Option<(PathBuf, Geams)>,
+    pub solver: Option<(PathBuf, Option<Geams>)>,
     /// The newest CUDA version that the driver serves, as 1000 * major + 10 * minor.
     pub driver_version: u32,
     /// Name and path of each library.
@@ -88,7 +88,7 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
         driver,
         blas,
         level3,
-        solver: solver.zip(geams),
+        solver: solver.map(|path| (path, geams)),
         driver_version,
         paths,
     })
@@ -238,7 +238,7 @@ fn find_solver(places: &Places, blas: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// What the loader said, or the first function that the library lacks.
-pub fn load_solver(path: &Path, geams: Geams) -> Result<Solver, String> {
+pub fn load_solver(path: &Path, geams: Option<Geams>) -> Result<Solver, String> {
     let library = crate::staging::with_signals_blocked(|| open(path.as_os_str(), 0))?;
     // SAFETY: this is libcusolver by name, and `forget` below keeps it loaded for ever.
     let tables = unsafe {

@@ -25,8 +25,8 @@ pub struct Solver {
     pub typed: sys::SolverTyped,
     /// What older libraries lack.
     pub newer: sys::SolverNewer,
-    /// cuBLAS's transposition.
-    pub geams: sys::Geams,
+    /// cuBLAS's transposition, which only some of the SVDs need.
+    pub geams: Option<sys::Geams>,
 }
 
 /// A handle of cuSOLVER with its parameters, and host memory for its routines.
@@ -200,6 +200,9 @@ impl Solver {
         // SAFETY: the handles are live, the functions read sizes only and write two size_t or one int.
         let (name, code) = unsafe {
             match kernel {
+                S::Transpose { .. } if self.geams.is_none() => {
+                    return Err(missing("cublasDgeam_64"));
+                }
                 S::Transpose { .. } | S::Potrs { .. } | S::Getrs { .. } => return Ok(size),
                 S::Potrf { uplo, n, a, .. } => {
                     let (a, lda) = d.at(a);
@@ -387,8 +390,10 @@ impl Solver {
             return Ok(());
         };
         if let S::Transpose { size, a, c } = kernel {
+            let geams = self.geams.as_ref();
+            let geams = geams.ok_or_else(|| missing("cublasDgeam_64"))?;
             // SAFETY: the caller's promise.
-            return unsafe { cuda.transpose(&self.geams, blas, d, (size, a, c)) };
+            return unsafe { cuda.transpose(geams, blas, d, (size, a, c)) };
         }
         let (on_device, device_bytes) = (
             ptr::with_exposed_provenance_mut::<c_void>(work as usize),

@@ -46,6 +46,9 @@ pub enum Role {
     In(usize),
     /// It comes back to the caller's vector with this number.
     Out(usize),
+    /// Made on the host for the caller's vector with this number: syevr's supports of the eigenvectors, which are
+    /// all rows (1, n for each).
+    Support(usize),
 }
 
 /// A short vector in host memory: [`Operand::Vector`].
@@ -124,6 +127,16 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.ormqr(side, call.trans().unwrap_or(Trans::N), (m, n, k))
         }
         Op::Syev | Op::Syevd => w.syevd(call.letter("jobz") == Some(b'V'), uplo, n, Operand::A),
+        Op::Syevr => {
+            if call.letter("range") != Some(b'A') {
+                return Err(Failure::Unsupported("a part of the eigenvalues"));
+            }
+            let vectors = call.letter("jobz") == Some(b'V');
+            if vectors {
+                w.host(2 * n, Elements::Pivots, Role::Support(1));
+            }
+            w.syevd(vectors, uplo, n, Operand::B)
+        }
         Op::Gesdd | Op::Gesvd => {
             let polar = polar && m.min(n) >= sizes.polar_from;
             w.svd(svd_wants(call)?, (m, n), polar)

@@ -5,6 +5,7 @@
 #![allow(dead_code)] // every test program uses a part of this
 
 pub mod family;
+pub mod lapack;
 
 use call::{Call, Failure, Level3Call, MatMut, MatRef, Precision, Scalar, Timing, Trans};
 use gpu_backend::{Gpu, StartOptions};
@@ -88,11 +89,11 @@ pub fn start() -> Gpu {
 /// Complex number as (re, im).
 pub type Number = (f64, f64);
 
-fn mul(x: Number, y: Number) -> Number {
+pub fn mul(x: Number, y: Number) -> Number {
     (x.0 * y.0 - x.1 * y.1, x.0 * y.1 + x.1 * y.0)
 }
 
-fn modulus(x: Number) -> f64 {
+pub fn modulus(x: Number) -> f64 {
     x.0.hypot(x.1)
 }
 

@@ -1,0 +1,701 @@
+//! Every LAPACK family on the device under test, by the residuals of LAPACK's own test programs; what cannot
+//! succeed is a failure that leaves the operands as they were.
+
+mod common;
+
+use call::{Failure, Op, Precision, VectorKind};
+use common::lapack::{
+    Case, Full, Intent, THRESHOLD, eps, geev_case, hermitian, one_of_each, orthogonal, small,
+    svd_case,
+};
+use common::{Matrix, Number, Random, modulus};
+use gpu_backend::Gpu;
+use std::sync::OnceLock;
+
+/// One device for the tests that only compute.
+fn gpu() -> &'static Gpu {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    GPU.get_or_init(common::start)
+}
+
+const SIZES: [usize; 5] = [1, 2, 17, 64, 300];
+
+fn every() -> impl Iterator<Item = (Precision, usize)> {
+    SIZES
+        .into_iter()
+        .flat_map(|n| Precision::ALL.map(|p| (p, n)))
+}
+
+fn spd_case(
+    op: Op,
+    precision: Precision,
+    letters: &'static str,
+    n: usize,
+    random: &mut Random,
+) -> Case {
+    let mut a = hermitian(precision, n, 3, true, random);
+    poison_other_triangle(&mut a, letters == "U");
+    Case::new(op, precision, letters, (n, n, n)).matrix(a, Intent::InOut)
+}
+
+/// What no routine may read, and none may write.
+fn poison_other_triangle(a: &mut Matrix, upper: bool) {
+    for j in 0..a.cols {
+        for i in 0..a.rows {
+            if i != j && (i < j) != upper {
+                a.set(i, j, (f64::NAN, f64::NAN));
+            }
+        }
+    }
+}
+
+/// The Hermitian matrix of which a triangle is stored.
+fn whole(a: &Matrix, upper: bool) -> Full {
+    Full::new(a.rows, a.cols, |i, j| {
+        if i == j || (i < j) == upper {
+            a.get(i, j)
+        } else {
+            let (re, im) = a.get(j, i);
+            (re, -im)
+        }
+    })
+}
+
+fn factor(a: &Matrix, upper: bool) -> Full {
+    Full::new(a.rows, a.cols, |i, j| {
+        if i == j || (i < j) == upper {
+            a.get(i, j)
+        } else {
+            (0.0, 0.0)
+        }
+    })
+}
+
+fn assert_other_triangle_poisoned(a: &Matrix, upper: bool) {
+    for j in 0..a.cols {
+        for i in 0..a.rows {
+            if i != j && (i < j) != upper {
+                assert!(a.get(i, j).0.is_nan(), "({i}, {j}) was written");
+            }
+        }
+    }
+}
+
+#[test]
+fn cholesky_factors_solutions_and_inverses() {
+    let mut random = Random(201);
+    for (precision, n) in every() {
+        for letters in ["U", "L"] {
+            let upper = letters == "U";
+            let case = spd_case(Op::Potrf, precision, letters, n, &mut random);
+            let a = whole(case.mat(0), upper);
+            let done = case.done(gpu());
+            assert_other_triangle_poisoned(done.mat(0), upper);
+            let f = factor(done.mat(0), upper);
+            let product = if upper {
+                f.adjoint().times(&f)
+            } else {
+                f.times(&f.adjoint())
+            };
+            let size = n as f64 * a.norm();
+            small(&done.name(), a.minus(&product).norm(), size, precision);
+
+            let nrhs = 3;
+            let b = Matrix::random(precision, n, nrhs, n + 2, &mut random);
+            let mut potrs = Case::new(Op::Potrs, precision, letters, (n, n, nrhs));
+            potrs = potrs.matrix(done.mat(0).clone(), Intent::In);
+            solved(&potrs.matrix(b.clone(), Intent::InOut), &a, &b);
+            let posv =
+                spd_of(Op::Posv, precision, letters, &a, nrhs).matrix(b.clone(), Intent::InOut);
+            solved(&posv, &a, &b);
+
+            let mut potri = Case::new(Op::Potri, precision, letters, (n, n, n));
+            potri = potri.matrix(done.mat(0).clone(), Intent::InOut);
+            let inverse = whole(potri.done(gpu()).mat(0), upper);
+            let error = a.times(&inverse).minus(&Full::identity(n)).norm();
+            let size = n as f64 * a.norm() * inverse.norm();
+            small("potri", error, size, precision);
+        }
+    }
+}
+
+fn spd_of(op: Op, precision: Precision, letters: &'static str, a: &Full, nrhs: usize) -> Case {
+    let n = a.rows;
+    let a = Matrix::filled(precision, n, n, n + 1, |i, j| a.at(i, j));
+    Case::new(op, precision, letters, (n, n, nrhs)).matrix(a, Intent::InOut)
+}
+
+/// Runs a case whose second matrix becomes the solution of A X = B: ||B - A X|| / (||A|| ||X|| n eps).
+fn solved(case: &Case, a: &Full, b: &Matrix) -> Case {
+    let done = case.clone().done(gpu());
+    let x = Full::of(done.mat(1));
+    let error = a.times(&x).minus(&Full::of(b)).norm();
+    let size = a.norm() * x.norm() * a.rows as f64;
+    small(&done.name(), error, size, case.precision);
+    done
+}
+
+fn lu_error(a: &Full, lu: &Matrix, pivots: &[i64]) -> f64 {
+    let (m, n, k) = (a.rows, a.cols, a.rows.min(a.cols));
+    let l = Full::new(m, k, |i, j| match i.cmp(&j) {
+        std::cmp::Ordering::Less => (0.0, 0.0),
+        std::cmp::Ordering::Equal => (1.0, 0.0),
+        std::cmp::Ordering::Greater => lu.get(i, j),
+    });
+    let u = Full::new(k, n, |i, j| if i <= j { lu.get(i, j) } else { (0.0, 0.0) });
+    let mut rows: Vec<usize> = (0..m).collect();
+    for (i, &p) in pivots.iter().enumerate() {
+        assert!(p > i as i64 && p <= m as i64, "pivot {p} of row {i}");
+        rows.swap(i, p as usize - 1);
+    }
+    let permuted = Full::new(m, n, |i, j| a.at(rows[i], j));
+    l.times(&u).minus(&permuted).norm()
+}
+
+#[test]
+fn lu_factors_and_solutions() {
+    let mut random = Random(202);
+    for (precision, n) in every() {
+        for (m, n) in [(n, n), (n + 9, n), (n, n + 9)] {
+            for wide in [false, true] {
+                let a = Matrix::random(precision, m, n, m + 5, &mut random);
+                let mut case = Case::new(Op::Getrf, precision, "", (m, n, n))
+                    .matrix(a.clone(), Intent::InOut)
+                    .vector(VectorKind::Integer, m.min(n), Intent::Out);
+                if wide {
+                    case = case.wide();
+                }
+                let done = case.done(gpu());
+                let a = Full::of(&a);
+                let error = lu_error(&a, done.mat(0), &done.vectors[0].ints());
+                small(&done.name(), error, n as f64 * a.norm(), precision);
+                if m == n {
+                    getrs(&done, &a, wide, &mut random);
+                }
+            }
+        }
+        let a = Matrix::random(precision, n, n, n + 1, &mut random);
+        let b = Matrix::random(precision, n, 2, n + 4, &mut random);
+        let gesv = Case::new(Op::Gesv, precision, "", (n, n, 2))
+            .matrix(a.clone(), Intent::InOut)
+            .matrix(b.clone(), Intent::InOut)
+            .vector(VectorKind::Integer, n, Intent::Out);
+        let a = Full::of(&a);
+        let done = solved(&gesv, &a, &b);
+        let error = lu_error(&a, done.mat(0), &done.vectors[0].ints());
+        small("gesv's factors", error, n as f64 * a.norm(), precision);
+    }
+}
+
+fn getrs(factors: &Case, a: &Full, wide: bool, random: &mut Random) {
+    let (precision, n) = (factors.precision, a.rows);
+    for letters in ["N", "T", "C"] {
+        let b = Matrix::random(precision, n, 3, n, random);
+        let mut case = Case::new(Op::Getrs, precision, letters, (n, n, 3))
+            .matrix(factors.mat(0).clone(), Intent::In)
+            .matrix(b.clone(), Intent::InOut)
+            .vector(VectorKind::Integer, n, Intent::In);
+        if wide {
+            case = case.wide();
+        }
+        case.vectors[0].set_bytes(factors.vectors[0].body());
+        let op = Full::new(n, n, |i, j| match letters {
+            "N" => a.at(i, j),
+            "T" => a.at(j, i),
+            _ => (a.at(j, i).0, -a.at(j, i).1),
+        });
+        solved(&case, &op, &b);
+    }
+}
+
+#[test]
+fn qr_factors_and_products() {
+    let mut random = Random(203);
+    for (precision, n) in every() {
+        for (m, n) in [(n, n), (n + 40, n), (n, n + 9)] {
+            let k = m.min(n);
+            let a = Matrix::random(precision, m, n, m + 2, &mut random);
+            let done = Case::new(Op::Geqrf, precision, "", (m, n, n))
+                .matrix(a.clone(), Intent::InOut)
+                .vector(VectorKind::Same, k, Intent::Out)
+                .done(gpu());
+            let a = Full::of(&a);
+            let r = Full::new(k, n, |i, j| {
+                if i <= j {
+                    done.mat(0).get(i, j)
+                } else {
+                    (0.0, 0.0)
+                }
+            });
+            // All of Q, whose last columns LAPACK does not read.
+            let reflectors = Matrix::filled(precision, m, m, m + 3, |i, j| {
+                if j < k {
+                    done.mat(0).get(i, j)
+                } else {
+                    (0.5, 0.25)
+                }
+            });
+            let mut orgqr = Case::new(Op::Orgqr, precision, "", (m, m, k))
+                .matrix(reflectors.clone(), Intent::InOut)
+                .vector(VectorKind::Same, k, Intent::In);
+            orgqr.vectors[0].set_bytes(done.vectors[0].body());
+            let q = Full::of(orgqr.done(gpu()).mat(0));
+            orthogonal("orgqr", &q, precision);
+            let error = q.leading(m, k).times(&r).minus(&a).norm();
+            small(&done.name(), error, m as f64 * a.norm(), precision);
+            for (letters, side_left, plain) in options_of_ormqr(precision) {
+                let (rows, cols) = if side_left { (m, 5) } else { (5, m) };
+                let c = Matrix::random(precision, rows, cols, rows + 1, &mut random);
+                let v = Matrix::filled(precision, m, k, m + 1, |i, j| reflectors.get(i, j));
+                let mut case = Case::new(Op::Ormqr, precision, letters, (rows, cols, k))
+                    .matrix(v, Intent::In)
+                    .matrix(c.clone(), Intent::InOut)
+                    .vector(VectorKind::Same, k, Intent::In);
+                case.vectors[0].set_bytes(done.vectors[0].body());
+                let got = Full::of(case.done(gpu()).mat(1));
+                let op = if plain { q.clone() } else { q.adjoint() };
+                let c = Full::of(&c);
+                let expected = if side_left {
+                    op.times(&c)
+                } else {
+                    c.times(&op)
+                };
+                let size = m as f64 * c.norm().max(1.0);
+                small(letters, got.minus(&expected).norm(), size, precision);
+            }
+        }
+    }
+}
+
+fn options_of_ormqr(precision: Precision) -> [(&'static str, bool, bool); 4] {
+    if precision.is_complex() {
+        [
+            ("LN", true, true),
+            ("LC", true, false),
+            ("RN", false, true),
+            ("RC", false, false),
+        ]
+    } else {
+        [
+            ("LN", true, true),
+            ("LT", true, false),
+            ("RN", false, true),
+            ("RT", false, false),
+        ]
+    }
+}
+
+fn reals(case: &Case, number: usize) -> Vec<Number> {
+    case.vectors[number].numbers(1)
+}
+
+#[test]
+fn symmetric_eigenproblems() {
+    let mut random = Random(204);
+    for (precision, n) in every() {
+        let all = [
+            (Op::Syevd, "NU", "VU", true),
+            (Op::Syevd, "NL", "VL", false),
+            (Op::Syev, "NL", "VL", false),
+        ];
+        // The larger ones are the same paths.
+        let count = if n > 100 { 1 } else { all.len() };
+        for (op, values_only, vectors, upper) in all.into_iter().take(count) {
+            let mut a = hermitian(precision, n, 2, false, &mut random);
+            poison_other_triangle(&mut a, upper);
+            let case = |letters| {
+                Case::new(op, precision, letters, (n, n, n))
+                    .matrix(a.clone(), Intent::InOut)
+                    .vector(VectorKind::Real, n, Intent::Out)
+            };
+            let done = case(vectors).done(gpu());
+            let (whole, z, w) = (whole(&a, upper), Full::of(done.mat(0)), reals(&done, 0));
+            assert!(w.windows(2).all(|pair| pair[0].0 <= pair[1].0), "ascending");
+            orthogonal(&done.name(), &z, precision);
+            let error = z.scaled(&w).times(&z.adjoint()).minus(&whole).norm();
+            small(&done.name(), error, n as f64 * whole.norm(), precision);
+            selected(&case(vectors), &w, &whole);
+            let alone = case(values_only).done(gpu());
+            for (x, y) in reals(&alone, 0).iter().zip(&w) {
+                small(
+                    "values only",
+                    (x.0 - y.0).abs(),
+                    n as f64 * whole.norm(),
+                    precision,
+                );
+            }
+        }
+    }
+}
+
+/// The same problem by syevr, which returns vectors in a matrix of their own and leaves A as it likes.
+fn selected(case: &Case, w: &[Number], whole: &Full) {
+    let (precision, n) = (case.precision, case.n);
+    for (letters, wide) in [("VAU", false), ("VAL", true), ("NAU", false)] {
+        if letters.as_bytes()[2] != case.letters.as_bytes()[1] {
+            continue;
+        }
+        let with_vectors = letters.starts_with('V');
+        let mut selected = Case::new(Op::Syevr, precision, letters, (n, n, n))
+            .matrix(case.mat(0).clone(), Intent::InOut);
+        selected = match with_vectors {
+            true => selected.result(n, n, 4),
+            false => selected.unreferenced(),
+        };
+        selected = selected.vector(VectorKind::Real, n, Intent::Out).vector(
+            VectorKind::Integer,
+            2 * n,
+            Intent::Out,
+        );
+        if wide {
+            selected = selected.wide();
+        }
+        let done = selected.done(gpu());
+        for (x, y) in reals(&done, 0).iter().zip(w) {
+            small(
+                letters,
+                (x.0 - y.0).abs(),
+                n as f64 * whole.norm(),
+                precision,
+            );
+        }
+        if with_vectors {
+            let z = Full::of(done.mat(1));
+            orthogonal(letters, &z, precision);
+            let error = z.scaled(&reals(&done, 0)).times(&z.adjoint()).minus(whole);
+            small(letters, error.norm(), n as f64 * whole.norm(), precision);
+            let support = done.vectors[1].ints();
+            assert!(
+                support.chunks(2).all(|pair| pair == [1, n as i64]),
+                "{support:?}"
+            );
+        }
+    }
+}
+
+fn svd_checked(case: Case) {
+    let a = Full::of(case.mat(0));
+    let (m, n, k, precision) = (a.rows, a.cols, a.rows.min(a.cols), case.precision);
+    let letters: Vec<u8> = case.letters.bytes().collect();
+    let (over_u, over_vt) = match (case.op, &letters[..]) {
+        (Op::Gesvd, [u, vt]) => (*u == b'O', *vt == b'O'),
+        (_, [job]) => (*job == b'O' && m >= n, *job == b'O' && m < n),
+        _ => (false, false),
+    };
+    let done = case.done(gpu());
+    let name = done.name();
+    let s = reals(&done, 0);
+    assert!(s.iter().all(|s| s.0 >= 0.0), "{name}");
+    assert!(
+        s.windows(2).all(|pair| pair[0].0 >= pair[1].0),
+        "{name}: {s:?}"
+    );
+    let size = m.max(n) as f64 * a.norm();
+    let sum = |x: &[Number]| x.iter().map(|x| modulus(*x).powi(2)).sum::<f64>().sqrt();
+    let frobenius = sum(&a.data);
+    small(
+        &name,
+        (sum(&s) - frobenius).abs(),
+        m.max(n) as f64 * frobenius,
+        precision,
+    );
+    let over = Full::of(done.mat(0));
+    let u = match &done.matrices[1] {
+        Some((u, _)) => Some(Full::of(u)),
+        None => over_u.then(|| over.leading(m, k)),
+    };
+    let vt = match &done.matrices[2] {
+        Some((vt, _)) => Some(Full::of(vt)),
+        None => over_vt.then(|| over.leading(k, n)),
+    };
+    if let Some(u) = &u {
+        orthogonal(&name, u, precision);
+    }
+    if let Some(vt) = &vt {
+        orthogonal(&name, &vt.adjoint(), precision);
+    }
+    if let (Some(u), Some(vt)) = (u, vt) {
+        let product = u.leading(m, k).scaled(&s).times(&vt.leading(k, n));
+        small(&name, product.minus(&a).norm(), size, precision);
+    }
+}
+
+#[test]
+fn singular_values_and_vectors_with_every_option() {
+    let mut random = Random(205);
+    for (precision, n) in every() {
+        for (m, n) in [(n, n), (n + 20, n), (n, n + 20)] {
+            let a = Matrix::random(precision, m, n, m + 3, &mut random);
+            let letters: &[&'static str] = match n > 100 && m != n {
+                true => &["A"],
+                false => &["A", "S", "O", "N"],
+            };
+            for letters in letters {
+                svd_checked(svd_case(Op::Gesdd, precision, letters, &a));
+            }
+            let all = ["AA", "AS", "SO", "OS", "ON", "NO", "NA", "SN", "NN", "OA"];
+            // The larger ones are the same paths.
+            let count = if n > 100 { 1 } else { all.len() };
+            for letters in &all[..count] {
+                svd_checked(svd_case(Op::Gesvd, precision, letters, &a));
+            }
+        }
+    }
+}
+
+/// Singular values from 1 to 1e-14: the polar decomposition is not accurate, and says so.
+#[test]
+fn a_graded_spectrum_is_accurate_to_the_last_singular_value() {
+    let mut random = Random(206);
+    for (m, n) in [(300, 300), (320, 280), (280, 320)] {
+        let (q, p) = (
+            random_orthogonal(m, &mut random),
+            random_orthogonal(n, &mut random),
+        );
+        let k = m.min(n);
+        let s: Vec<Number> = (0..k)
+            .map(|i| (10f64.powf(-14.0 * i as f64 / (k - 1) as f64), 0.0))
+            .collect();
+        let product = q.leading(m, k).scaled(&s).times(&p.leading(n, k).adjoint());
+        let a = Matrix::filled(Precision::D, m, n, m, |i, j| product.at(i, j));
+        for letters in ["S", "N"] {
+            let case = svd_case(Op::Gesdd, Precision::D, letters, &a);
+            let done = case.clone().done(gpu());
+            for (x, y) in reals(&done, 0).iter().zip(&s) {
+                let error = (x.0 - y.0).abs();
+                assert!(
+                    error < THRESHOLD * k as f64 * eps(Precision::D),
+                    "{x:?} {y:?}"
+                );
+            }
+            svd_checked(case);
+        }
+    }
+}
+
+fn random_orthogonal(n: usize, random: &mut Random) -> Full {
+    let a = Matrix::random(Precision::D, n, n, n, random);
+    let done = Case::new(Op::Geqrf, Precision::D, "", (n, n, n))
+        .matrix(a, Intent::InOut)
+        .vector(VectorKind::Same, n, Intent::Out)
+        .done(gpu());
+    let mut case = Case::new(Op::Orgqr, Precision::D, "", (n, n, n))
+        .matrix(done.mat(0).clone(), Intent::InOut)
+        .vector(VectorKind::Same, n, Intent::In);
+    case.vectors[0].set_bytes(done.vectors[0].body());
+    Full::of(case.done(gpu()).mat(0))
+}
+
+fn eigenvalues(done: &Case) -> Vec<Number> {
+    if done.precision.is_complex() {
+        return done.vectors[0].numbers(2);
+    }
+    let parts = reals(done, 0).into_iter().zip(reals(done, 1));
+    parts.map(|(re, im)| (re.0, im.0)).collect()
+}
+
+#[test]
+fn eigenvalues_and_right_vectors_of_general_matrices() {
+    let mut random = Random(207);
+    for (precision, n) in every() {
+        let a = Matrix::random(precision, n, n, n + 1, &mut random);
+        let done = geev_case(precision, "NV", &a).done(gpu());
+        let name = done.name();
+        let (w, packed) = (eigenvalues(&done), Full::of(done.mat(2)));
+        let v = if precision.is_complex() {
+            packed
+        } else {
+            Full::new(n, n, |i, j| match w[j].1 {
+                0.0 => packed.at(i, j),
+                im if im > 0.0 => (packed.at(i, j).0, packed.at(i, j + 1).0),
+                _ => (packed.at(i, j - 1).0, -packed.at(i, j).0),
+            })
+        };
+        let whole = Full::of(&a);
+        let error = whole.times(&v).minus(&v.scaled(&w)).norm();
+        small(&name, error, n as f64 * whole.norm() * v.norm(), precision);
+        for j in 0..n {
+            let column: Vec<Number> = (0..n).map(|i| v.at(i, j)).collect();
+            let norm = column
+                .iter()
+                .map(|x| modulus(*x).powi(2))
+                .sum::<f64>()
+                .sqrt();
+            small(&name, (norm - 1.0).abs(), n as f64, precision);
+            let largest = column.iter().copied().fold((0.0, 0.0), |most, x| {
+                if modulus(x) > modulus(most) { x } else { most }
+            });
+            assert!(
+                largest.1.abs() <= THRESHOLD * eps(precision),
+                "{name}: {largest:?}"
+            );
+        }
+        let alone = geev_case(precision, "NN", &a).done(gpu());
+        assert_eq!(eigenvalues(&alone).len(), n);
+        let trace = |w: &[Number]| w.iter().fold((0.0, 0.0), |s, x| (s.0 + x.0, s.1 + x.1));
+        let (x, y) = (trace(&eigenvalues(&alone)), trace(&w));
+        let error = modulus((x.0 - y.0, x.1 - y.1));
+        small("values only", error, n as f64 * whole.norm(), precision);
+    }
+}
+
+fn refused(case: &Case, what: &str) {
+    let mut done = case.clone();
+    let ran = done.run(gpu());
+    assert!(
+        matches!(ran, Err(Failure::Unsupported(_))),
+        "{}: {what}: {ran:?}",
+        case.name()
+    );
+    done.assert_inputs_are_those_of(case, what);
+}
+
+#[test]
+fn every_routine_runs_and_is_counted() {
+    let mut random = Random(208);
+    for precision in Precision::ALL {
+        for case in one_of_each(precision, 20, &mut random) {
+            let before = gpu().counters().of(case.op);
+            let done = case.clone().done(gpu());
+            let after = gpu().counters().of(done.op);
+            assert!(after.calls > before.calls && after.kernels > before.kernels);
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinity_are_the_cpu_librarys_business() {
+    let mut random = Random(209);
+    for precision in Precision::ALL {
+        for case in one_of_each(precision, 20, &mut random) {
+            for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                let mut case = case.clone();
+                let at = random.below(20);
+                if let Some((a, _)) = &mut case.matrices[0] {
+                    a.set(at, at, (bad, 0.0));
+                }
+                refused(&case, "not finite");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_lapack_reports_is_a_failure_with_everything_as_it_was() {
+    let mut random = Random(210);
+    let n = 40;
+    for precision in Precision::ALL {
+        for case in one_of_each(precision, n, &mut random) {
+            let indefinite = matches!(case.op, Op::Potrf | Op::Posv);
+            let singular = matches!(case.op, Op::Getrf | Op::Gesv);
+            for at in [0, n / 2, n - 1] {
+                let mut case = case.clone();
+                if let Some((a, _)) = &mut case.matrices[0] {
+                    match (indefinite, singular) {
+                        (true, _) => a.set(at, at, (-1.0, 0.0)),
+                        (_, true) => (0..n).for_each(|i| a.set(i, at, (0.0, 0.0))),
+                        _ => continue,
+                    }
+                }
+                refused(&case, "not solvable");
+            }
+            if matches!(case.op, Op::Getrs | Op::Potrs | Op::Potri) {
+                let mut zero = case.clone();
+                if let Some((a, _)) = &mut zero.matrices[0] {
+                    a.set(3, 3, (0.0, 0.0));
+                }
+                refused(&zero, "a zero on the diagonal");
+            }
+            if case.op == Op::Getrs {
+                for pivot in [0, -1, n as i32 + 1] {
+                    let mut wild = case.clone();
+                    let pivots = vec![pivot; n];
+                    let bytes: Vec<u8> = pivots.iter().flat_map(|p| p.to_ne_bytes()).collect();
+                    wild.vectors[0].set_bytes(&bytes);
+                    refused(&wild, "a pivot");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_that_lapack_scales_are_left_to_it() {
+    let mut random = Random(211);
+    for precision in Precision::ALL {
+        let double = matches!(precision, Precision::D | Precision::Z);
+        for scale in if double {
+            [1e-300, 1e300]
+        } else {
+            [1e-20, 1e20]
+        } {
+            for case in one_of_each(precision, 20, &mut random) {
+                if !matches!(case.op, Op::Syevd | Op::Gesdd | Op::Gesvd | Op::Geev) {
+                    continue;
+                }
+                let mut case = case.clone();
+                if let Some((a, _)) = &mut case.matrices[0] {
+                    for j in 0..20 {
+                        for i in 0..20 {
+                            let (re, im) = a.get(i, j);
+                            a.set(i, j, (re * scale, im * scale));
+                        }
+                    }
+                }
+                refused(&case, "scaled");
+            }
+        }
+    }
+}
+
+#[test]
+fn options_without_a_plan_are_refused() {
+    let mut random = Random(212);
+    let a = Matrix::random(Precision::D, 9, 9, 9, &mut random);
+    let left = Case::new(Op::Geev, Precision::D, "VN", (9, 9, 9))
+        .matrix(a.clone(), Intent::InOut)
+        .result(9, 9, 0)
+        .unreferenced()
+        .vector(VectorKind::Same, 9, Intent::Out)
+        .vector(VectorKind::Same, 9, Intent::Out);
+    refused(&left, "left vectors");
+    let part = Case::new(Op::Syevr, Precision::D, "VIU", (9, 9, 9))
+        .matrix(a.clone(), Intent::InOut)
+        .result(9, 9, 0)
+        .vector(VectorKind::Real, 9, Intent::Out)
+        .vector(VectorKind::Integer, 18, Intent::Out);
+    refused(&part, "a range of eigenvalues");
+    let other = Case::new(Op::Gels, Precision::D, "N", (9, 9, 1))
+        .matrix(a.clone(), Intent::InOut)
+        .matrix(a, Intent::InOut);
+    refused(&other, "a family without a plan");
+}
+
+#[test]
+fn sixteen_threads_get_what_one_gets() {
+    let mut random = Random(213);
+    let mut cases = one_of_each(Precision::D, 60, &mut random);
+    cases.extend(one_of_each(Precision::C, 60, &mut random));
+    let alone: Vec<(Case, Case)> = cases
+        .into_iter()
+        .map(|case| (case.clone(), case.done(gpu())))
+        .collect();
+    let alone = &alone;
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            scope.spawn(move || {
+                for turn in 0..alone.len() {
+                    let (case, right) = &alone[(thread + turn) % alone.len()];
+                    let done = case.clone().done(gpu());
+                    for (x, y) in done.matrices.iter().zip(&right.matrices) {
+                        let bytes = |x: &Option<(Matrix, Intent)>| x.clone().map(|x| x.0.bytes);
+                        assert!(bytes(x) == bytes(y), "{}: a concurrent result", case.name());
+                    }
+                    for (x, y) in done.vectors.iter().zip(&right.vectors) {
+                        assert!(x.body() == y.body(), "{}: a concurrent vector", case.name());
+                    }
+                }
+            });
+        }
+    });
+}
