@@ -276,4 +276,37 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_largest_absolute_value_is_seen_wherever_it_stands() {
+        let calm: Vec<f64> = (0..777).map(|i| f64::from(i % 7) * -0.125).collect();
+        let look = |values: &[f64], part_bytes: usize| {
+            let bytes: Vec<u8> = match part_bytes {
+                4 => values
+                    .iter()
+                    .flat_map(|x| (*x as f32).to_ne_bytes())
+                    .collect(),
+                _ => values.iter().flat_map(|x| x.to_ne_bytes()).collect(),
+            };
+            let mut target = vec![MaybeUninit::new(0u8); bytes.len()];
+            let largest = copy_largest(&mut target, &bytes, part_bytes);
+            assert_copied(&target, &bytes);
+            largest
+        };
+        assert_eq!(look(&[], 8), 0);
+        for at in [0, 1, 400, 775, 776] {
+            for large in [-3.5, 1e30, f64::INFINITY] {
+                let mut values = calm.clone();
+                values[at] = large;
+                assert_eq!(look(&values, 8), large.abs().to_bits());
+                let single = u64::from((large as f32).abs().to_bits());
+                assert_eq!(look(&values, 4), single);
+            }
+            for part_bytes in [4, 8] {
+                let mut values = calm.clone();
+                values[at] = -f64::NAN;
+                assert!(look(&values, part_bytes) > infinity_bits(part_bytes));
+            }
+        }
+    }
 }

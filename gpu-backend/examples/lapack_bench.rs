@@ -1,0 +1,340 @@
+//! `lapack_bench [--library-dir DIR] [--runs 3] [ROUTINE…] [N…]`: times LAPACK routines in double precision from
+//! malloc memory on the machine's GPU, and checks the results.
+//!
+//! Routines: potrf getrf gesv (one right-hand side) geqrf syevd (with vectors) gesdd (economical vectors) gesddn
+//! (values) geev (right vectors); all of them if none is named. N: 4096 and 8192 if none is given.
+//!
+//! One line a case: routine, n, best total time, kernels' time in that run, residual. The residual is that of the
+//! defining identity on a random vector x, || r ||_2 / (n eps ||A||_F ||x||_2), for factors with the loss of
+//! orthogonality added; above 30 the program fails. Links nothing but libc; the CUDA libraries are found at run
+//! time.
+
+use call::{Backend, Call, LapackCall, MatMut, Matrix, Op, Precision, Vector, VectorKind};
+use gpu_backend::{Gpu, StartOptions};
+use std::time::Instant;
+
+/// LAPACK's tests' threshold.
+const THRESHOLD: f64 = 30.0;
+
+const ROUTINES: [&str; 8] = [
+    "potrf", "getrf", "gesv", "geqrf", "syevd", "gesdd", "gesddn", "geev",
+];
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+
+    fn vector(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| self.next()).collect()
+    }
+}
+
+/// y := op(A) x, A column-major of order n.
+fn times(a: &[f64], x: &[f64], transposed: bool) -> Vec<f64> {
+    let n = x.len();
+    let mut y = vec![0.0; n];
+    for (j, column) in a.chunks_exact(n).enumerate() {
+        if transposed {
+            y[j] = column.iter().zip(x).map(|(a, x)| a * x).sum();
+        } else {
+            y.iter_mut().zip(column).for_each(|(y, a)| *y += a * x[j]);
+        }
+    }
+    y
+}
+
+/// As [`times`] with a triangle alone.
+fn times_triangle(a: &[f64], x: &[f64], upper: bool, unit: bool, transposed: bool) -> Vec<f64> {
+    let n = x.len();
+    let mut y = vec![0.0; n];
+    for (j, column) in a.chunks_exact(n).enumerate() {
+        let rows = if upper { 0..j + 1 } else { j..n };
+        for i in rows {
+            let value = if unit && i == j { 1.0 } else { column[i] };
+            if transposed {
+                y[j] += value * x[i];
+            } else {
+                y[i] += value * x[j];
+            }
+        }
+    }
+    y
+}
+
+fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+fn difference(x: &[f64], y: &[f64]) -> f64 {
+    norm(&x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<_>>())
+}
+
+/// Operands of a call; which of them take part is the routine's business.
+struct Operands {
+    n: usize,
+    a: Vec<f64>,
+    b: Vec<f64>,
+    c: Vec<f64>,
+    first: Vec<f64>,
+    second: Vec<f64>,
+    pivots: Vec<i32>,
+}
+
+fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, f64) {
+    let n = o.n;
+    // SAFETY: each view is a live vector of exactly this size, borrowed until the call has returned.
+    let (square, column) = unsafe {
+        let of = |data: &mut Vec<f64>, cols: usize| {
+            assert!(data.len() >= n * cols, "an operand is too small");
+            MatMut::new(data.as_mut_ptr().cast(), n, cols, n, 8).expect("valid")
+        };
+        let square = [of(&mut o.a, n), of(&mut o.c, n)];
+        let column = [of(&mut o.first, 1), of(&mut o.second, 1)];
+        (square, column)
+    };
+    let [a, c] = square;
+    let [first, second] = column;
+    // SAFETY: as above.
+    let pivots = unsafe { MatMut::new(o.pivots.as_mut_ptr().cast(), n, 1, n, 4) }.expect("valid");
+    let b_cols = o.b.len() / n;
+    // SAFETY: as above.
+    let b = unsafe { MatMut::new(o.b.as_mut_ptr().cast(), n, b_cols, n, 8) }.expect("valid");
+    let (op, letters) = match routine {
+        "potrf" => (Op::Potrf, "L"),
+        "getrf" => (Op::Getrf, ""),
+        "gesv" => (Op::Gesv, ""),
+        "geqrf" => (Op::Geqrf, ""),
+        "syevd" => (Op::Syevd, "VL"),
+        "gesdd" => (Op::Gesdd, "S"),
+        "gesddn" => (Op::Gesdd, "N"),
+        _ => (Op::Geev, "NV"),
+    };
+    let vector = |kind, data| {
+        Some(Vector {
+            kind,
+            data: Matrix::Out(data),
+        })
+    };
+    let mut call = LapackCall {
+        op,
+        precision: Precision::D,
+        letters: [0; call::MAX_LETTERS],
+        m: n,
+        n,
+        k: if op == Op::Gesv { 1 } else { n },
+        matrices: [Some(Matrix::InOut(a)), None, None, None],
+        vectors: [None, None, None, None, None, None],
+    };
+    call.letters[..letters.len()].copy_from_slice(letters.as_bytes());
+    match routine {
+        "potrf" => {}
+        "getrf" => call.vectors[0] = vector(VectorKind::Integer, pivots),
+        "gesv" => {
+            call.matrices[1] = Some(Matrix::InOut(b));
+            call.vectors[0] = vector(VectorKind::Integer, pivots);
+        }
+        "geqrf" => call.vectors[0] = vector(VectorKind::Same, first),
+        "gesdd" => {
+            call.matrices[1] = Some(Matrix::Out(b));
+            call.matrices[2] = Some(Matrix::Out(c));
+            call.vectors[0] = vector(VectorKind::Real, first);
+        }
+        "geev" => {
+            call.matrices[2] = Some(Matrix::Out(c));
+            call.vectors[0] = vector(VectorKind::Same, first);
+            call.vectors[1] = vector(VectorKind::Same, second);
+        }
+        _ => call.vectors[0] = vector(VectorKind::Real, first),
+    }
+    let start = Instant::now();
+    let timing = gpu.run(&mut Call::Lapack(call));
+    let total_s = start.elapsed().as_secs_f64();
+    let timing = timing.unwrap_or_else(|e| panic!("{routine} {n}: {e}"));
+    (total_s, timing.compute_s)
+}
+
+/// The residual of what `run` has left, for the matrix `a` that it was given.
+fn residual(routine: &str, a: &[f64], b: &[f64], o: &Operands, random: &mut Random) -> f64 {
+    let n = o.n;
+    let x = random.vector(n);
+    let scaled = |x: &[f64]| -> Vec<f64> { x.iter().zip(&o.first).map(|(x, s)| x * s).collect() };
+    let mut lost = 0.0;
+    let mut orthogonal = |q: &[f64]| {
+        let back = times(q, &times(q, &x, false), true);
+        lost += difference(&back, &x) / (norm(&x) * n as f64 * f64::EPSILON);
+    };
+    let mut left = times(a, &x, false);
+    let mut size = norm(&x);
+    let right = match routine {
+        "potrf" => {
+            let half = times_triangle(&o.a, &x, false, false, true);
+            times_triangle(&o.a, &half, false, false, false)
+        }
+        "getrf" => {
+            o.pivots
+                .iter()
+                .enumerate()
+                .for_each(|(i, &p)| left.swap(i, p as usize - 1));
+            let half = times_triangle(&o.a, &x, true, false, false);
+            times_triangle(&o.a, &half, false, true, false)
+        }
+        "gesv" => {
+            left = times(a, &o.b[..n], false);
+            size = norm(&o.b[..n]);
+            b[..n].to_vec()
+        }
+        "geqrf" => {
+            // Q^T A x = R x.
+            for (j, v) in o.a.chunks_exact(n).enumerate() {
+                let dot: f64 = v[j + 1..]
+                    .iter()
+                    .zip(&left[j + 1..])
+                    .map(|(v, y)| v * y)
+                    .sum();
+                let factor = o.first[j] * (left[j] + dot);
+                left[j] -= factor;
+                let below = left[j + 1..].iter_mut().zip(&v[j + 1..]);
+                below.for_each(|(y, v)| *y -= factor * v);
+            }
+            times_triangle(&o.a, &x, true, false, false)
+        }
+        "syevd" => {
+            orthogonal(&o.a);
+            times(&o.a, &scaled(&times(&o.a, &x, true)), false)
+        }
+        "gesdd" => {
+            orthogonal(&o.b);
+            orthogonal(&o.c);
+            times(&o.b, &scaled(&times(&o.c, &x, false)), false)
+        }
+        "gesddn" => {
+            // Values alone: the Frobenius norm.
+            left = vec![norm(a)];
+            size = 1.0;
+            vec![norm(&o.first)]
+        }
+        _ => {
+            left = times(a, &times(&o.c, &x, false), false);
+            let mut y = vec![0.0; n];
+            let mut j = 0;
+            while j < n {
+                let (re, im) = (o.first[j], o.second[j]);
+                if im == 0.0 {
+                    y[j] = re * x[j];
+                    j += 1;
+                } else {
+                    y[j] = re * x[j] + im * x[j + 1];
+                    y[j + 1] = re * x[j + 1] - im * x[j];
+                    j += 2;
+                }
+            }
+            times(&o.c, &y, false)
+        }
+    };
+    difference(&left, &right) / (n as f64 * f64::EPSILON * norm(a) * size) + lost
+}
+
+fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
+    let mut random = Random(77);
+    let mut a = random.vector(n * n);
+    if matches!(routine, "potrf" | "syevd") {
+        for j in 0..n {
+            for i in 0..j {
+                a[j * n + i] = a[i * n + j];
+            }
+            if routine == "potrf" {
+                a[j * n + j] += 2.0 * n as f64;
+            }
+        }
+    }
+    let b_cols = if routine == "gesdd" { n } else { 1 };
+    let b = random.vector(n * b_cols);
+    let mut o = Operands {
+        n,
+        a: a.clone(),
+        b: b.clone(),
+        c: vec![1.0; n * n],
+        first: vec![0.0; n],
+        second: vec![0.0; n],
+        pivots: vec![0; n],
+    };
+    // The first call makes the handle and the pools.
+    run(gpu, routine, &mut o);
+    let mut best = (f64::INFINITY, 0.0);
+    for _ in 0..runs {
+        o.a.copy_from_slice(&a);
+        o.b.copy_from_slice(&b);
+        let times = run(gpu, routine, &mut o);
+        if times.0 < best.0 {
+            best = times;
+        }
+    }
+    let residual = residual(routine, &a, &b, &o, &mut random);
+    let (total_ms, kernel_ms) = (best.0 * 1e3, best.1 * 1e3);
+    println!(
+        "{routine:<7} {n:>6} {total_ms:>9.2} ms, kernels {kernel_ms:>9.2} ms, residual {residual:.3}"
+    );
+    residual
+}
+
+fn main() {
+    let mut options = StartOptions::default();
+    let (mut routines, mut sizes, mut runs) = (Vec::new(), Vec::new(), 3);
+    let mut args = std::env::args().skip(1);
+    let usage = |what: &str| -> ! {
+        eprintln!("lapack_bench: {what} (the file's head lists what is accepted)");
+        std::process::exit(2)
+    };
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--library-dir" => match args.next() {
+                Some(dir) => options.library_dirs.push(dir.into()),
+                None => usage(&arg),
+            },
+            "--runs" => match args.next().and_then(|text| text.parse().ok()) {
+                Some(count) => runs = count,
+                None => usage(&arg),
+            },
+            name if ROUTINES.contains(&name) => routines.push(name.to_owned()),
+            other => match other.parse::<usize>() {
+                Ok(n) if n > 0 => sizes.push(n),
+                _ => usage(other),
+            },
+        }
+    }
+    if routines.is_empty() {
+        routines = ROUTINES.map(str::to_owned).to_vec();
+    }
+    if sizes.is_empty() {
+        sizes = vec![4096, 8192];
+    }
+    let gpu = match Gpu::start(&options) {
+        Ok(gpu) => gpu,
+        Err(e) => usage(&e.to_string()),
+    };
+    let mut worst = 0f64;
+    for routine in &routines {
+        for &n in &sizes {
+            let residual = bench(&gpu, routine, n, runs);
+            // NaN is the worst of all.
+            worst = if residual.is_nan() {
+                residual
+            } else {
+                worst.max(residual)
+            };
+            if worst.is_nan() {
+                break;
+            }
+        }
+    }
+    if worst.is_nan() || worst > THRESHOLD {
+        eprintln!("lapack_bench: a residual above {THRESHOLD}");
+        std::process::exit(1);
+    }
+}
