@@ -123,6 +123,8 @@ pub(crate) struct GemmCurves {
     thin_k: Option<Thin>,
     /// All times are multiplied by this (1 unless derived from another precision).
     factor: f64,
+    /// The thin shapes' times besides by this (1 unless they are another family's).
+    thin_factor: f64,
 }
 
 impl GemmCurves {
@@ -147,6 +149,23 @@ impl GemmCurves {
             thin_n: Thin::new(&thin[1], below),
             thin_k: Thin::new(&thin[2], below),
             factor: 1.0,
+            thin_factor: 1.0,
+        })
+    }
+
+    /// Curves of another family: its own cubes of (work, seconds), and this one's thin shapes times its
+    /// `share` of the work. `None` without a cube.
+    pub(crate) fn of_family(
+        &self,
+        cubes: Vec<(f64, f64)>,
+        share: f64,
+        below: Below,
+    ) -> Option<Self> {
+        Some(Self {
+            cube: Curve::new(cubes, below)?,
+            factor: 1.0,
+            thin_factor: self.thin_factor * self.factor * share,
+            ..self.clone()
         })
     }
 
@@ -163,13 +182,10 @@ impl GemmCurves {
         let thin = |t: &Option<Thin>, small: f64, elems: f64| {
             t.as_ref().map_or(0.0, |t| t.time_s(small, elems))
         };
-        self.factor
-            * self
-                .cube
-                .time_s(m * n * k)
-                .max(thin(&self.thin_m, m, n * k))
-                .max(thin(&self.thin_n, n, m * k))
-                .max(thin(&self.thin_k, k, m * n))
+        let thinnest = thin(&self.thin_m, m, n * k)
+            .max(thin(&self.thin_n, n, m * k))
+            .max(thin(&self.thin_k, k, m * n));
+        self.factor * self.cube.time_s(m * n * k).max(self.thin_factor * thinnest)
     }
 }
 

@@ -114,6 +114,8 @@ pub enum Reason {
     QueueTooLong,
     /// The family has no curves.
     NoModel,
+    /// The side that looks worse is tried, within the budget.
+    Try,
 }
 
 impl Reason {
@@ -126,6 +128,7 @@ impl Reason {
             Reason::StartupTooLong => "startup-too-long",
             Reason::QueueTooLong => "queue-too-long",
             Reason::NoModel => "no-model",
+            Reason::Try => "try",
         }
     }
 }
@@ -151,6 +154,11 @@ pub fn decide(profile: &Profile, shape: &Shape, situation: &Situation, level: Le
             prediction: Prediction::default(),
         };
     };
+    choose(&p, level)
+}
+
+/// The route that follows from predicted times.
+pub(crate) fn choose(p: &Prediction, level: Level) -> Decision {
     let wins = |gpu_s: f64| p.cpu_s >= level.required_speedup() * gpu_s;
     let gpu_s = p.gpu_s();
     let (route, reason) = if wins(gpu_s) {
@@ -167,7 +175,7 @@ pub fn decide(profile: &Profile, shape: &Shape, situation: &Situation, level: Le
     Decision {
         route,
         reason,
-        prediction: p,
+        prediction: *p,
     }
 }
 

@@ -8,15 +8,17 @@
 mod curve;
 mod decide;
 mod estimate;
+mod learn;
 mod predict;
 mod profile;
 mod threshold;
 
 pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
 pub use estimate::{CpuFacts, FRESH_BYTES_PER_S, GpuFacts};
+pub use learn::{Correction, Learned, LearnedDecision};
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{
     Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side,
     TransferSample, TransferTimes, Transfers,
 };
-pub use threshold::{DEFAULT_THRESHOLD_WORK, threshold_work};
+pub use threshold::{DEFAULT_THRESHOLD_WORK, threshold_work, watch_work};

@@ -1,6 +1,6 @@
 //! Predicted time of one call on either side, term by term.
 
-use crate::Profile;
+use crate::{Correction, Profile};
 use routines::{Op, Shape};
 
 /// What holds at the moment of the call, besides its shape.
@@ -51,6 +51,20 @@ impl Prediction {
     pub fn busy_s(&self) -> f64 {
         self.latency_s + self.upload_s + self.compute_s + self.download_s + self.fresh_s
             - self.overlap_s
+    }
+
+    /// The same with what has been learnt: waiting is not corrected.
+    pub fn corrected(&self, by: &Correction) -> Self {
+        Self {
+            cpu_s: self.cpu_s * by.cpu,
+            latency_s: self.latency_s * by.gpu,
+            upload_s: self.upload_s * by.gpu,
+            compute_s: self.compute_s * by.gpu,
+            download_s: self.download_s * by.gpu,
+            fresh_s: self.fresh_s * by.gpu,
+            overlap_s: self.overlap_s * by.gpu,
+            ..*self
+        }
     }
 
     /// What the GPU would save if the call did not have to wait; not negative.
@@ -109,6 +123,11 @@ fn factors(op: Op) -> Option<Factors> {
     })
 }
 
+/// A family's share of the work of the product of the same dimensions; `None` where no product stands for it.
+pub(crate) fn share_of_product(op: Op) -> Option<f64> {
+    factors(op).map(|f| f.cpu)
+}
+
 /// Predicted times of a call; `None` for a family without curves. Allocates nothing.
 pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Option<Prediction> {
     let factors = factors(shape.op)?;
@@ -119,10 +138,13 @@ pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Optio
     let o = profile.overheads();
     let in_bytes = (shape.bytes_in() - situation.resident_in_bytes as f64).max(0.0);
     let (upload_s, download_s) = profile.transfer_s(in_bytes, shape.bytes_out());
-    let compute_s = factors.gpu * gpu.time_s(m, n, k);
+    let (own_cpu, own_gpu) = profile.family_curves(shape.op, shape.precision);
+    let compute_s =
+        own_gpu.map_or_else(|| factors.gpu * gpu.time_s(m, n, k), |c| c.time_s(m, n, k));
+    let cpu_s = own_cpu.map_or_else(|| factors.cpu * cpu.time_s(m, n, k), |c| c.time_s(m, n, k));
     let threads = thread_factor(profile.cpu_threads(), situation.cpu_threads);
     Some(Prediction {
-        cpu_s: factors.cpu * cpu.time_s(m, n, k) * threads,
+        cpu_s: cpu_s * threads,
         startup_s: situation.startup_s,
         queue_s: situation.queue_s,
         latency_s: o.call_s,

@@ -4,9 +4,11 @@
 //! line and what is accepted. Reading and writing files is somebody else's business.
 
 use crate::curve::{Below, Curve, GemmCurves};
+use crate::predict::share_of_product;
 use core::fmt::Write;
-use routines::Precision;
+use routines::{Op, Precision, Shape, families};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// Version of the text's layout; another one is refused.
 pub const SCHEMA: u32 = 1;
@@ -112,6 +114,39 @@ pub struct Sample(pub u64, pub u64, pub u64, pub f64);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
     samples: [Vec<Sample>; 4],
+    /// Other families, by routine ("dsyrk"); m, n, k are those of the call.
+    families: BTreeMap<String, Vec<Sample>>,
+}
+
+/// The family and precision of a routine's name; `None` for a name that the table lacks.
+fn routine(name: &str) -> Option<(Op, Precision)> {
+    families().find_map(|f| {
+        let mut routines = f.routines();
+        Some((f.op, routines.find(|(_, n)| n == name)?.0))
+    })
+}
+
+/// Place of a routine among all.
+fn slot(op: Op, precision: Precision) -> usize {
+    op as usize * 4 + index(precision)
+}
+
+/// Places of all routines; codes of families are below 64.
+const SLOTS: usize = 64 * 4;
+
+/// Multiply-adds of a sample of a family, as thresholds count them.
+fn work(op: Op, precision: Precision, s: &Sample) -> f64 {
+    let shape = Shape {
+        op,
+        precision,
+        m: s.0,
+        n: s.1,
+        k: s.2,
+        right: false,
+        beta_zero: true,
+        letters: [0; 4],
+    };
+    shape.product().map(|size| size as f64).iter().product()
 }
 
 fn index(precision: Precision) -> usize {
@@ -132,6 +167,53 @@ impl Side {
     /// The samples of one precision.
     pub fn get(&self, precision: Precision) -> &[Sample] {
         &self.samples[index(precision)]
+    }
+
+    /// Replaces the samples of another family's routine ("dsyrk"). A name that the table lacks is refused
+    /// by [`Profile::new`].
+    pub fn set_family(&mut self, routine: &str, samples: Vec<Sample>) {
+        self.families.insert(routine.to_owned(), samples);
+    }
+
+    /// The samples of the other families, by routine.
+    pub fn families(&self) -> impl Iterator<Item = (&str, &[Sample])> {
+        self.families
+            .iter()
+            .map(|(name, samples)| (name.as_str(), samples.as_slice()))
+    }
+
+    /// Curves of the other families by [`slot`]; a precision that was not measured takes the curve of
+    /// another one, by the ratio of its products.
+    fn family_curves(&self, gemm: &[GemmCurves; 4], below: Below) -> Vec<Option<GemmCurves>> {
+        let mut curves: Vec<Option<GemmCurves>> = vec![None; SLOTS];
+        let measured: Vec<_> = self
+            .families
+            .iter()
+            .filter_map(|(name, samples)| Some((routine(name)?, samples)))
+            .collect();
+        for &((op, precision), samples) in &measured {
+            for to in Precision::ALL {
+                let own = to == precision;
+                let place = slot(op, to);
+                let closer = to.real() == precision.real();
+                if !own && curves[place].is_some() && !closer {
+                    continue;
+                }
+                if !own && measured.iter().any(|((o, p), _)| (*o, *p) == (op, to)) {
+                    continue;
+                }
+                let (from, to) = (&gemm[index(precision)], &gemm[index(to)]);
+                let cubes = samples.iter().map(|s| {
+                    let [m, n, k] = [s.0, s.1, s.2].map(|size| size as f64);
+                    let ratio = to.time_s(m, n, k) / from.time_s(m, n, k);
+                    (work(op, precision, s), s.3 * ratio)
+                });
+                if let Some(share) = share_of_product(op) {
+                    curves[place] = to.of_family(cubes.collect(), share, below);
+                }
+            }
+        }
+        curves
     }
 
     /// True without any sample.
@@ -199,6 +281,9 @@ pub struct Profile {
     download: Option<Curve>,
     cpu: [GemmCurves; 4],
     gpu: [GemmCurves; 4],
+    /// Other families that were measured, by [`slot`].
+    cpu_families: Vec<Option<GemmCurves>>,
+    gpu_families: Vec<Option<GemmCurves>>,
 }
 
 /// Why a profile is refused: what, on which line, and what is accepted.
@@ -246,12 +331,16 @@ struct TextTransferTimes {
 struct TextCpu {
     threads: u32,
     gemm: toml::Spanned<TextGemm>,
+    #[serde(default)]
+    families: BTreeMap<String, Vec<toml::Spanned<Sample>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextGpu {
     gemm: toml::Spanned<TextGemm>,
+    #[serde(default)]
+    families: BTreeMap<String, Vec<toml::Spanned<Sample>>>,
 }
 
 #[derive(Deserialize)]
@@ -310,6 +399,13 @@ impl Profile {
             if side.curves(Below::Constant).is_none() {
                 return refuse(no_cube(name));
             }
+            for (routine, samples) in side.families() {
+                let wrong =
+                    wrong_routine(routine).or_else(|| samples.iter().find_map(wrong_sample));
+                if let Some(what) = wrong {
+                    return refuse(format!("{name}.families.{routine}: {what}"));
+                }
+            }
         }
         Ok(Self::build(measurements))
     }
@@ -335,12 +431,16 @@ impl Profile {
             .gpu
             .curves(Below::Constant)
             .expect("checked: a GPU cube");
+        let cpu_families = measurements.cpu.family_curves(&cpu, Below::Proportional);
+        let gpu_families = measurements.gpu.family_curves(&gpu, Below::Constant);
         Self {
             measurements,
             upload,
             download,
             cpu,
             gpu,
+            cpu_families,
+            gpu_families,
         }
     }
 
@@ -398,7 +498,10 @@ impl Profile {
             to_device: times(parsed.transfer_times.to_device)?,
             from_device: times(parsed.transfer_times.from_device)?,
         };
-        let side = |name: &str, gemm: toml::Spanned<TextGemm>| -> Result<Side, ProfileError> {
+        let side = |name: &str,
+                    gemm: toml::Spanned<TextGemm>,
+                    families: BTreeMap<String, Vec<toml::Spanned<Sample>>>|
+         -> Result<Side, ProfileError> {
             let span = gemm.span();
             let gemm = gemm.into_inner();
             let mut side = Side::default();
@@ -416,6 +519,16 @@ impl Profile {
                 let samples = samples.into_iter().map(toml::Spanned::into_inner).collect();
                 side.set(precision, samples);
             }
+            for (routine, samples) in families {
+                for sample in &samples {
+                    let wrong = wrong_routine(&routine).or_else(|| wrong_sample(sample.get_ref()));
+                    if let Some(what) = wrong {
+                        return Err(at(sample.span(), what));
+                    }
+                }
+                let samples = samples.into_iter().map(toml::Spanned::into_inner).collect();
+                side.set_family(&routine, samples);
+            }
             match side.curves(Below::Constant) {
                 Some(_) => Ok(side),
                 None => Err(at(span, no_cube(name))),
@@ -427,8 +540,8 @@ impl Profile {
             transfers: parsed.transfers.into_inner(),
             transfer_times,
             overheads: parsed.overheads.into_inner(),
-            cpu: side("cpu", parsed.cpu.gemm)?,
-            gpu: side("gpu", parsed.gpu.gemm)?,
+            cpu: side("cpu", parsed.cpu.gemm, parsed.cpu.families)?,
+            gpu: side("gpu", parsed.gpu.gemm, parsed.gpu.families)?,
         }))
     }
 
@@ -503,6 +616,18 @@ impl Profile {
                 line(text);
             }
             line(String::new());
+            if side.families.is_empty() {
+                continue;
+            }
+            line(format!("[{name}.families]"));
+            for (routine, samples) in side.families() {
+                let samples: Vec<String> = samples
+                    .iter()
+                    .map(|Sample(m, n, k, time_s)| format!("[{m}, {n}, {k}, {time_s:e}]"))
+                    .collect();
+                line(format!("{routine} = [{}]", samples.join(", ")));
+            }
+            line(String::new());
         }
         out.truncate(out.trim_end().len());
         out.push('\n');
@@ -558,9 +683,29 @@ impl Profile {
         &self.cpu[index(precision)]
     }
 
+    /// The curves of a family other than gemm, where it was measured: CPU and GPU.
+    pub(crate) fn family_curves(
+        &self,
+        op: Op,
+        precision: Precision,
+    ) -> (Option<&GemmCurves>, Option<&GemmCurves>) {
+        let place = slot(op, precision);
+        (
+            self.cpu_families[place].as_ref(),
+            self.gpu_families[place].as_ref(),
+        )
+    }
+
     pub(crate) fn gpu_curves(&self, precision: Precision) -> &GemmCurves {
         &self.gpu[index(precision)]
     }
+}
+
+fn wrong_routine(name: &str) -> Option<String> {
+    let known = routine(name).is_some_and(|(op, _)| share_of_product(op).is_some());
+    (!known).then(|| {
+        format!("routine {name:?} is not known; accepted: a level-3 routine such as \"dsyrk\"")
+    })
 }
 
 fn wrong_transfers(t: &Transfers) -> Option<String> {

@@ -1,6 +1,6 @@
 //! The gate: work below which no call of a routine can win, so that it need not be looked at.
 
-use crate::{Level, Profile, Route, Situation, decide};
+use crate::{Level, Profile, Situation, predict};
 use routines::{Gate, Op, Precision, Shape, family};
 
 /// Work in multiply-adds at or below which no call reaches the engine before a profile says better:
@@ -22,13 +22,29 @@ const MAX_WORK: f64 = 1e18;
 /// The small dimension of the thin shapes that are looked at.
 const THIN: [f64; 3] = [1.0, 16.0, 128.0];
 
+/// How much slower than predicted the CPU may turn out: what [`watch_work`] allows for. A program that sets
+/// a quarter of the threads multiplies its time by 2.8 (see `predict`), and families that nobody measured
+/// are off by less.
+const WATCHED: f64 = 3.0;
+
 /// The largest work (see [`Shape::work`]) at or below which the GPU wins no shape of this family at this
 /// level, ready and idle; `u64::MAX` where it never wins.
 pub fn threshold_work(profile: &Profile, op: Op, precision: Precision, level: Level) -> u64 {
+    least_work(profile, op, precision, level, 1.0)
+}
+
+/// The same while calls teach: at or below it the GPU would not win even if the CPU took three times as
+/// long as predicted, or calls are too small to be worth looking at ([`DEFAULT_THRESHOLD_WORK`]).
+pub fn watch_work(profile: &Profile, op: Op, precision: Precision, level: Level) -> u64 {
+    let certain = threshold_work(profile, op, precision, level);
+    least_work(profile, op, precision, level, WATCHED).max(certain.min(DEFAULT_THRESHOLD_WORK))
+}
+
+fn least_work(profile: &Profile, op: Op, precision: Precision, level: Level, margin: f64) -> u64 {
     let mut below = MIN_WORK;
     let mut work = MIN_WORK;
     while work <= MAX_WORK {
-        if any_shape_wins(profile, op, precision, level, work) {
+        if any_shape_wins(profile, op, precision, level, margin, work) {
             return below as u64;
         }
         below = work;
@@ -43,6 +59,7 @@ fn any_shape_wins(
     op: Op,
     precision: Precision,
     level: Level,
+    margin: f64,
     work: f64,
 ) -> bool {
     let wins = |m: f64, n: f64, k: f64, right: bool| {
@@ -57,7 +74,8 @@ fn any_shape_wins(
             beta_zero: true,
             letters: [0; 4],
         };
-        decide(profile, &shape, &Situation::default(), level).route == Route::Gpu
+        predict(profile, &shape, &Situation::default())
+            .is_some_and(|p| margin * p.cpu_s >= level.required_speedup() * p.gpu_s())
     };
     let edge = work.cbrt();
     if wins(edge, edge, edge, false) {

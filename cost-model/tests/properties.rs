@@ -330,6 +330,35 @@ fn a_profile_survives_its_text() {
 }
 
 #[test]
+fn a_family_that_was_measured_has_its_own_curves() {
+    let mut m = h200().measurements().clone();
+    m.cpu.set_family("dtrsm", vec![Sample(2048, 2048, 1, 0.05)]);
+    m.gpu.set_family("dtrsm", vec![Sample(2048, 2048, 1, 0.02)]);
+    let profile = Profile::new(m.clone()).expect("sound");
+    let text = profile.to_toml();
+    assert_eq!(
+        Profile::from_toml(&text).expect("own text"),
+        profile,
+        "{text}"
+    );
+    let of = |p| level3(Op::Trsm, p, false, [2048, 2048, 1]);
+    let d = predict(&profile, &of(Precision::D), &Situation::default()).expect("a model");
+    assert!(
+        (d.cpu_s - 0.05).abs() < 1e-9 && (d.compute_s - 0.02).abs() < 1e-9,
+        "{d:?}"
+    );
+    // A precision that was not measured follows by the ratio of its products: 4 for complex.
+    let z = predict(&profile, &of(Precision::Z), &Situation::default()).expect("a model");
+    assert!((z.compute_s - 0.08).abs() < 1e-9, "{z:?}");
+    m.cpu.set_family("dfoo", vec![Sample(8, 8, 8, 1.0)]);
+    let e = Profile::new(m).expect_err("no such routine");
+    assert!(
+        e.what.contains("dfoo") && e.what.contains("accepted"),
+        "{e}"
+    );
+}
+
+#[test]
 fn a_foreign_profile_is_recognised() {
     let profile = h200();
     assert!(profile.matches(&fingerprint()));

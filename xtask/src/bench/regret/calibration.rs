@@ -7,9 +7,11 @@ use cost_model::{
     Fingerprint, Measurements, Overheads, Profile, Sample, Side, TransferSample, TransferTimes,
     Transfers,
 };
-use routines::{Op, Precision};
+use routines::{Op, Precision, family};
 
 const CUBES: [u64; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
+/// Edges of the cubes of the other families.
+const FAMILY_CUBES: [u64; 4] = [128, 512, 1024, 2048];
 const THIN_EDGES: [u64; 3] = [512, 2048, 4096];
 const THIN: [u64; 2] = [1, 16];
 const WHOLE_CALLS: [u64; 7] = [64, 256, 512, 1024, 2048, 4096, 8192];
@@ -64,6 +66,20 @@ pub fn scaled(machine: &Machine, cpu_factor: f64, gpu_factor: f64, random: &mut 
         }
         cpu.set(precision, on_cpu);
         gpu.set(precision, on_gpu);
+    }
+    for op in Op::LEVEL3.into_iter().filter(|op| *op != Op::Gemm) {
+        for (precision, name) in family(op).routines() {
+            let (mut on_cpu, mut on_gpu) = (Vec::new(), Vec::new());
+            for n in FAMILY_CUBES {
+                let shape = call(op, precision, [n; 3]);
+                let cpu_s = cpu_factor * median(machine.cpu_s(&shape, &moment));
+                let gpu_s = gpu_factor * median(machine.gpu_s(&shape, &moment).kernel_s);
+                on_cpu.push(Sample(n, n, n, cpu_s));
+                on_gpu.push(Sample(n, n, n, gpu_s));
+            }
+            cpu.set_family(&name, on_cpu);
+            gpu.set_family(&name, on_gpu);
+        }
     }
     let mut transfer_times = TransferTimes::default();
     let mut call_s = f64::INFINITY;

@@ -61,8 +61,8 @@ pub struct GpuTime {
 /// Share of peak by the smallest dimension of a product on the CPU: panels that do not fill registers,
 /// then blocks. Stairs, as measured tables have them.
 const CPU_SHARE: [(u64, f64); 7] = [
-    (4, 0.04),
-    (16, 0.13),
+    (4, 0.10),
+    (16, 0.18),
     (48, 0.30),
     (128, 0.55),
     (384, 0.74),

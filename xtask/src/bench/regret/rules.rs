@@ -1,9 +1,9 @@
 //! The rules that are compared: ours, and the peers' from their descriptions.
 
 use super::machine::Moment;
-use cost_model::{Level, Profile, Route, Situation, decide};
+use cost_model::{Learned, LearnedDecision, Level, Profile, Route, Situation, decide, watch_work};
 use routines::{Op, Precision, Shape};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Says where a call goes, and hears what it took.
 pub trait Rule {
@@ -96,5 +96,64 @@ impl Rule for ModelAlone<'_> {
             ..Situation::default()
         };
         decide(self.profile, shape, &situation, self.level).route
+    }
+}
+
+/// Ours: the threshold, the model, and what its own past has taught.
+pub struct Ours<'a> {
+    profile: &'a Profile,
+    level: Level,
+    learned: Learned,
+    /// The last decision; `None` for a call below the threshold.
+    last: Option<LearnedDecision>,
+    thresholds: BTreeMap<(Op, Precision), u64>,
+    /// Routines that have been on the GPU.
+    warm: BTreeSet<(Op, Precision)>,
+}
+
+impl<'a> Ours<'a> {
+    /// Without a past.
+    pub fn new(profile: &'a Profile, level: Level) -> Self {
+        Self {
+            profile,
+            level,
+            learned: Learned::new(),
+            last: None,
+            thresholds: BTreeMap::new(),
+            warm: BTreeSet::new(),
+        }
+    }
+}
+
+impl Rule for Ours<'_> {
+    fn route(&mut self, shape: &Shape, moment: &Moment) -> Route {
+        let key = (shape.op, shape.precision);
+        let threshold = *self
+            .thresholds
+            .entry(key)
+            .or_insert_with(|| watch_work(self.profile, shape.op, shape.precision, self.level));
+        if shape.work() <= threshold {
+            self.last = None;
+            return Route::Cpu;
+        }
+        let situation = Situation {
+            cpu_threads: moment.threads,
+            ..Situation::default()
+        };
+        let decided = self
+            .learned
+            .decide(self.profile, shape, &situation, self.level, true);
+        self.last = Some(decided);
+        decided.decision.route
+    }
+
+    fn observe(&mut self, shape: &Shape, route: Route, seconds: f64) {
+        let Some(decided) = self.last.filter(|d| d.timed) else {
+            return;
+        };
+        if route == Route::Gpu && self.warm.insert((shape.op, shape.precision)) {
+            return;
+        }
+        self.learned.observe(shape, &decided, route, seconds);
     }
 }
