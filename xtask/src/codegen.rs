@@ -1,6 +1,8 @@
 //! Writes what follows from the routine table: the routed entries of the shims and the coverage page.
 //! With `--check` it writes nothing and fails when a committed file differs.
 
+mod wheel;
+
 use anyhow::{Context, Result, bail, ensure};
 use routines::{Arg, Family, Gate, Library, Naming, Op, Precision, families, routed_in};
 use std::fmt::Write as _;
@@ -30,6 +32,10 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
         (
             "lapack-shim/src/generated.rs",
             rustfmt(root, &entries(Library::Lapack)?)?,
+        ),
+        (
+            "wheel-shim/src/generated.rs",
+            rustfmt(root, &wheel::entries()?)?,
         ),
         ("docs/routines.md", page()),
     ];

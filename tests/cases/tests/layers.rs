@@ -29,6 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["routines", "engine-abi", "door", "reader", "cpu-backend"],
     ),
     ("lapack-shim", &["routines", "engine-abi", "door", "reader"]),
+    ("wheel-fit", &[]),
+    ("wheel-shim", &["engine-abi", "door", "reader", "wheel-fit"]),
     (
         "cli",
         &["routines", "call", "cost-model", "gpu-backend", "engine"],

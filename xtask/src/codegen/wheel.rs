@@ -1,0 +1,131 @@
+//! The entries of the library for Python wheels: every routed routine in both widths of integers, under names
+//! that the installation replaces by those of the wheel's OpenBLAS.
+
+use super::{HEADER, REGISTERS, Spelling, Symbol, whole_flops_per_work};
+use anyhow::{Context, Result, bail};
+use routines::{Gate, Library, routed_in};
+use std::fmt::Write as _;
+
+/// The libraries whose routines have entries.
+const LIBRARIES: [Library; 2] = [Library::Blas, Library::Lapack];
+
+/// The source of `wheel-shim/src/generated.rs`.
+pub(super) fn entries() -> Result<String> {
+    let (mut words, mut thresholds, mut names) = (String::new(), String::new(), String::new());
+    let (mut originals, mut symbols) = (String::new(), String::new());
+    let (mut routines, mut slots) = (0, 0);
+    for (f, precision, routine) in LIBRARIES.into_iter().flat_map(routed_in) {
+        let word = format!("{}_WORK", routine.to_uppercase());
+        writeln!(words, "static {word}: AtomicU64 = AtomicU64::new(0);")?;
+        writeln!(
+            thresholds,
+            "threshold({}, b'{}', {}, &{word}),",
+            f.op as u32,
+            precision as u8 as char,
+            whole_flops_per_work(f, precision)
+        )?;
+        let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
+        for spelling in spellings.into_iter().flatten() {
+            let symbol = Symbol::new(f, precision, &routine, spelling);
+            writeln!(names, "c\"{}\",", symbol.name)?;
+            writeln!(originals, "original!(original_{}, {slots});", symbol.name)?;
+            for wide in [false, true] {
+                writeln!(symbols, "{}", stub(&symbol, routines, &word, wide)?)?;
+            }
+            slots += 1;
+        }
+        routines += 1;
+    }
+    Ok(format!(
+        "//! {HEADER}\n//!\n//! Two stubs, one for each width of integers, for every routed symbol.\n\n\
+         use crate::{{SHIM, original}};\nuse core::ffi::CStr;\nuse core::sync::atomic::AtomicU64;\n\
+         use door::{{Threshold, routed_symbol}};\nuse reader::{{lapack, level3}};\n\n{words}\n\
+         const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
+         Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
+         /// The threshold words of this library, one a routine.\n\
+         pub(crate) static THRESHOLDS: [Threshold; {routines}] = [\n{thresholds}];\n\n\
+         /// How the routines are called in a library without prefix and suffix, in the order of the slots.\n\
+         pub(crate) static NAMES: [&CStr; {slots}] = [\n{names}];\n\n{originals}\n{symbols}"
+    ))
+}
+
+fn stub(symbol: &Symbol, threshold: usize, word: &str, wide: bool) -> Result<String> {
+    let (kind, sizes) = match symbol.family.gate {
+        Some(Gate::Product(sizes)) => ("product", sizes.to_vec()),
+        Some(Gate::Sided) => ("sided", vec!["m", "n"]),
+        None => bail!("{} is not routed", symbol.name),
+    };
+    let targets = if wide {
+        ["rax", "r10", "r10"]
+    } else {
+        ["eax", "r10d", "r10d"]
+    };
+    let loads = sizes
+        .iter()
+        .zip(targets)
+        .map(|(size, target)| {
+            let load = if wide {
+                wide_load(symbol, size, target)?
+            } else {
+                symbol.load(size, target)?
+            };
+            Ok(format!("\"{load}\""))
+        })
+        .collect::<Result<Vec<_>>>()?
+        .join(", ");
+    let (model, upper, suffix) = if wide {
+        ("ilp64", "_ILP64", "_ilp64")
+    } else {
+        ("lp64", "", "")
+    };
+    let (mark, reader) = match (symbol.family.library, symbol.spelling) {
+        (Library::Lapack, _) => ("lapack ", format!("&lapack::FORTRAN{upper}")),
+        (Library::Blas, Spelling::Fortran) => ("", format!("level3::fortran{suffix}")),
+        (Library::Blas, Spelling::Cblas) => ("", format!("level3::cblas{suffix}")),
+    };
+    let name = &symbol.name;
+    Ok(format!(
+        "routed_symbol!(\n    gpu_offload_wheel_{model}_{name} => original_{name}, \
+         {}_{}ENTRY({mark}&SHIM, &THRESHOLDS[{threshold}], {}, {reader}, None),\n    {word}, {kind} [{loads}]\n);\n",
+        model.to_uppercase(),
+        // A Fortran name ends with an underscore already.
+        if name.ends_with('_') {
+            name.to_uppercase()
+        } else {
+            format!("{}_", name.to_uppercase())
+        },
+        symbol.stack_words()
+    ))
+}
+
+/// The instruction that loads one size of 8 bytes. A negative product looks huge as it does with 4 bytes; where
+/// two negative sizes make a small one, the CPU library gets the call at once, which reports it.
+fn wide_load(symbol: &Symbol, size: &str, target: &str) -> Result<String> {
+    let load = symbol.load(size, target)?;
+    let (instruction, source) = load.split_once(", ").context("a load has two operands")?;
+    let source = REGISTERS
+        .iter()
+        .find(|(_, narrow)| *narrow == source)
+        .map_or(source, |(wide, _)| wide);
+    Ok(format!("{instruction}, {source}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use routines::{Op, family};
+
+    #[test]
+    fn sizes_of_eight_bytes_come_from_whole_registers_and_words() {
+        let precision = routines::Precision::D;
+        let of = |op, spelling, size| {
+            let symbol = Symbol::new(family(op), precision, "name", spelling);
+            wide_load(&symbol, size, "rax").unwrap()
+        };
+        assert_eq!(of(Op::Gemm, Spelling::Fortran, "m"), "mov rax, [rdx]");
+        assert_eq!(of(Op::Gemm, Spelling::Cblas, "m"), "mov rax, rcx");
+        assert_eq!(of(Op::Gemm, Spelling::Cblas, "k"), "mov rax, r9");
+        // The seventh word of the integer class is the first on the stack.
+        assert_eq!(of(Op::Trmm, Spelling::Cblas, "n"), "mov rax, [rsp + 8]");
+    }
+}
