@@ -94,6 +94,9 @@ fn link() -> Result<(), String> {
             "-Wl,--push-state,--no-as-needed,{},--pop-state",
             stub.display()
         ),
+        // A program that needs only LAPACK finds the libblas.so.3 beside the name by which it was found,
+        // which in a folder of links may be somebody else's.
+        "-Wl,--enable-new-dtags,-rpath,$ORIGIN".to_owned(),
         "-Wl,-z,defs".to_owned(),
         // rustc asks for all names at once; most programs use a handful of these two thousand.
         "-Wl,-z,lazy".to_owned(),

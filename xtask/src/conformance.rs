@@ -10,6 +10,7 @@ mod blas;
 mod cases;
 mod client_run;
 mod clients;
+mod deb;
 mod debian;
 mod forced;
 mod languages;
@@ -20,6 +21,7 @@ mod random;
 mod report;
 mod scalapack;
 mod tally;
+mod tar;
 
 pub use crate::sim::prepare as simulated_cuda;
 pub use baseline::baseline;
@@ -78,6 +80,10 @@ pub enum Suite {
     Mixes,
     /// Random level-3 calls, each checked against its definition
     Random,
+    /// The Debian package in a Debian 12 root
+    Deb,
+    /// The tarball, unpacked and moved, and the links of a conda environment
+    Tar,
 }
 
 /// Where calls go.
@@ -202,6 +208,8 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Cases => cases::run(setting, findings),
         Suite::Mixes => mixes::run(setting, findings),
         Suite::Random => random::run(setting, findings),
+        Suite::Deb => deb::run(setting, findings),
+        Suite::Tar => tar::run(setting, findings),
     }
 }
 

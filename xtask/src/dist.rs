@@ -2,6 +2,8 @@
 
 mod deb;
 mod openblas;
+mod stage;
+mod tar;
 
 use crate::tools::{quiet, target_dir, workspace};
 use crate::{build, openblas as archive};
@@ -27,6 +29,9 @@ pub struct Args {
     /// Also build a Debian package, into dist/
     #[arg(long, conflicts_with_all = ["unstripped", "debug"])]
     pub deb: bool,
+    /// Also pack the prefix into a tarball, into dist/
+    #[arg(long, conflicts_with_all = ["unstripped", "debug"])]
+    pub tar: bool,
 }
 
 /// What cargo builds, and its place in the prefix.
@@ -44,7 +49,20 @@ pub fn run(args: &Args) -> Result<()> {
     if args.deb {
         println!("{}", deb::pack(&prefix)?.display());
     }
+    if args.tar {
+        println!("{}", tar::pack(&prefix)?.display());
+    }
     Ok(())
+}
+
+/// Builds the Debian package of a prefix; returns where it lies.
+pub fn debian_package(prefix: &Path) -> Result<PathBuf> {
+    deb::pack(prefix)
+}
+
+/// Packs a prefix into a tarball; returns where it lies.
+pub fn tarball(prefix: &Path) -> Result<PathBuf> {
+    tar::pack(prefix)
 }
 
 /// Builds and lays out; returns the prefix as an absolute path.
@@ -169,6 +187,7 @@ fn link_lapacke(openblas: &Path, lib: &Path, to: &Path) -> Result<()> {
                 "-Wl,-soname,liblapacke.so.3",
                 "-Wl,-z,defs",
                 "-Wl,-z,noexecstack",
+                "-Wl,--enable-new-dtags,-rpath,$ORIGIN",
             ])
             .arg("-o")
             .arg(to)

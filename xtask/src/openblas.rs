@@ -12,6 +12,7 @@ mod from_source;
 mod source;
 
 pub use archive::KERNEL_PREFIX;
+pub use debian::debian_mirror;
 
 use crate::tools::{cargo, step, workspace};
 use anyhow::{Context, Result};

@@ -4,7 +4,8 @@
 //! completions and the configuration file are the tool's own.
 
 use super::openblas;
-use crate::tools::{quiet, target_dir, workspace};
+use super::stage::{VERSION, copy_tree, date, modes, package_files, recipe, remade};
+use crate::tools::{quiet, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +21,7 @@ const VARIANTS: [&str; 3] = ["pthread", "openmp", "serial"];
 
 /// Builds the package into `dist/`.
 pub fn pack(prefix: &Path) -> Result<PathBuf> {
-    let root = target_dir().join("deb");
-    if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
-    }
+    let root = remade("deb")?;
     let files = Staged { root: &root };
     let lib = files.folder(&FOLDER[1..])?;
     for file in fs::read_dir(prefix.join("lib"))? {
@@ -55,8 +53,6 @@ pub fn pack(prefix: &Path) -> Result<PathBuf> {
     Ok(package)
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 /// The tree that becomes the package.
 struct Staged<'a> {
     root: &'a Path,
@@ -76,24 +72,6 @@ impl Staged<'_> {
         quiet(Command::new("gzip").args(["-9nf"]).arg(&path))?;
         Ok(())
     }
-}
-
-fn recipe(name: &str) -> Result<String> {
-    let path = workspace().join("packaging/deb").join(name);
-    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    if !from.is_dir() {
-        fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
-        return Ok(());
-    }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        copy_tree(&entry.path(), &to.join(entry.file_name()))?;
-    }
-    Ok(())
 }
 
 /// The package's libopenblas.so.0, and what it needs beside our libraries.
@@ -138,15 +116,7 @@ fn openblas_of_debian(files: &Staged<'_>, lib: &Path) -> Result<()> {
 
 /// Man pages, completions, configuration: written by the tool itself.
 fn tool_files(prefix: &Path, files: &Staged<'_>) -> Result<()> {
-    let written = target_dir().join("package-files");
-    if written.exists() {
-        fs::remove_dir_all(&written)?;
-    }
-    quiet(
-        Command::new(prefix.join("bin/gpu-offload"))
-            .arg("package-files")
-            .arg(&written),
-    )?;
+    let written = package_files(prefix)?;
     files.folder("usr/share/man/man1")?;
     for page in fs::read_dir(written.join("man1"))? {
         let page = page?;
@@ -219,37 +189,6 @@ fn documents(prefix: &Path, files: &Staged<'_>) -> Result<()> {
         "packaging/deb/changelog does not begin with version {VERSION}"
     );
     files.compressed("usr/share/doc/gpu-offload/changelog", log.as_bytes())?;
-    Ok(())
-}
-
-/// The date of the changelog's newest entry, in seconds since 1970.
-fn date() -> Result<String> {
-    let log = recipe("changelog")?;
-    let line = log.lines().find(|line| line.starts_with(" -- "));
-    let date = line.and_then(|line| line.split_once(">  "));
-    let (_, date) = date.context("packaging/deb/changelog has no date")?;
-    let text = quiet(Command::new("date").args(["+%s", "--date", date]))?;
-    Ok(text.trim().to_owned())
-}
-
-/// Plain files are 0644, programs and folders 0755, whatever this process's mask says.
-fn modes(path: &Path) -> Result<()> {
-    let kind = fs::symlink_metadata(path)?.file_type();
-    if kind.is_symlink() {
-        return Ok(());
-    }
-    let program = path.parent().is_some_and(|p| p.ends_with("usr/bin"));
-    let mode = if kind.is_dir() || program {
-        0o755
-    } else {
-        0o644
-    };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    if kind.is_dir() {
-        for entry in fs::read_dir(path)? {
-            modes(&entry?.path())?;
-        }
-    }
     Ok(())
 }
 

@@ -197,7 +197,7 @@ fn checked(path: &Path, package: &Package) -> Result<()> {
 }
 
 /// The Debian mirror among apt's own sources.
-fn debian_mirror() -> Result<String> {
+pub fn debian_mirror() -> Result<String> {
     let targets =
         quiet(Command::new("apt-get").args(["indextargets", "--format", "$(SITE) $(ORIGIN)"]))
             .context(

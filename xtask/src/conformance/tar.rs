@@ -1,0 +1,232 @@
+//! The tarball, unpacked somewhere else and moved, and the links of a conda environment: a folder laid out
+//! as conda-forge lays it out, with Debian's OpenBLAS as the environment's own library.
+
+use super::client_run::{Client, Scratch, scratch};
+use super::clients::PYTHON;
+use super::debian;
+use super::report::{Findings, Row};
+use super::{Setting, Tally};
+use crate::dist;
+use crate::tools::{has_program, quiet, workspace};
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Packs the prefix, unpacks it and runs programs on it.
+pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
+    let work = scratch("tar")?;
+    let tarball = dist::tarball(&setting.prefix)?;
+    let mut sum = Tally::default();
+    let unpacked = work.path().join("a folder");
+    fs::create_dir(&unpacked)?;
+    quiet(
+        Command::new("tar")
+            .arg("-xf")
+            .arg(&tarball)
+            .arg("-C")
+            .arg(&unpacked),
+    )?;
+    let name = format!("gpu-offload-{}", env!("CARGO_PKG_VERSION"));
+    let first = unpacked.join(&name);
+    let linked = linked_with_openblas(&work)?;
+    sum += prefix_works(&first, &linked, "unpacked")?;
+    let second = work.path().join("moved");
+    fs::rename(&first, &second)?;
+    sum += prefix_works(&second, &linked, "moved")?;
+    findings.row(Row {
+        suite: "Tarball, unpacked and moved".to_owned(),
+        ours: sum.to_string(),
+        stock: "-".to_owned(),
+    });
+    let conda = conda(&second, &work)?;
+    findings.row(Row {
+        suite: "conda's links, with Debian's OpenBLAS as the environment's own".to_owned(),
+        ours: conda.to_string(),
+        stock: "-".to_owned(),
+    });
+    sum += conda;
+    Ok(sum)
+}
+
+/// A program that needs libopenblas.so.0 and no other library of linear algebra.
+pub fn linked_with_openblas(into: &Scratch) -> Result<PathBuf> {
+    let sources = workspace().join("tests/packages");
+    let (names, exe) = (into.path().join("names.so"), into.path().join("linked"));
+    quiet(
+        Command::new("cc")
+            .args([
+                "-shared",
+                "-fPIC",
+                "-w",
+                "-Wl,-soname,libopenblas.so.0",
+                "-o",
+            ])
+            .arg(&names)
+            .arg(sources.join("names.c")),
+    )?;
+    quiet(
+        Command::new("cc")
+            .args(["-O1", "-o"])
+            .arg(&exe)
+            .arg(sources.join("linked.c"))
+            .arg(&names),
+    )?;
+    Ok(exe)
+}
+
+/// Counts a program that must end with status 0.
+fn succeeds(what: &str, client: Client) -> Result<Tally> {
+    let ended = client.run()?;
+    let mut tally = Tally::default();
+    tally.check(ended.success());
+    if !ended.success() {
+        println!(
+            "  {what}: {}\n{}{}",
+            ended.how(),
+            ended.stdout,
+            ended.tail()
+        );
+    }
+    Ok(tally)
+}
+
+/// Shells, the options that give them a line, and the line that the help of `env` names.
+const SHELLS: [(&str, &[&str], &str); 4] = [
+    ("sh", &["-c"], "eval \"$(\"$TOOL\" env --shell sh)\""),
+    ("bash", &["-c"], "eval \"$(\"$TOOL\" env --shell sh)\""),
+    (
+        "fish",
+        &["--no-config", "-c"],
+        "\"$TOOL\" env --shell fish | source",
+    ),
+    ("tcsh", &["-f", "-c"], "eval `\"$TOOL\" env --shell csh`"),
+];
+
+/// Programs on the prefix through `run`, through each shell, and NumPy.
+fn prefix_works(prefix: &Path, linked: &Path, what: &str) -> Result<Tally> {
+    let tool = prefix.join("bin/gpu-offload");
+    let library = |name: &str| prefix.join("lib").join(name).display().to_string();
+    // /proc/self/maps writes a space as it is.
+    let wanted = ["libopenblas.so.0", "libblas.so.3", "liblapacke.so.3"].map(library);
+    let mut sum = Tally::default();
+    let direct = Client::new(&tool, &[]).arg("run").arg(linked);
+    sum += succeeds(&format!("{what}: run"), direct.args(&wanted))?;
+    for (shell, options, line) in SHELLS {
+        if !has_program(shell) {
+            println!("  {what}: {shell} is not installed");
+            sum.skipped += 1;
+            continue;
+        }
+        let program = format!("{line}; \"$LINKED\" \"$WANTED\"");
+        let client = Client::new(shell, &[])
+            .args(options)
+            .arg(program)
+            .env("TOOL", &tool)
+            .env("LINKED", linked)
+            .env("WANTED", &wanted[1]);
+        sum += succeeds(&format!("{what}: {shell}"), client)?;
+    }
+    let numpy = "import sys, numpy; a = numpy.eye(3) * 2
+assert (numpy.linalg.solve(a, a) == numpy.eye(3)).all()
+assert sys.argv[1] in open('/proc/self/maps').read()";
+    let client = Client::new(&tool, &[]).args(["run", PYTHON, "-c", numpy, &wanted[1]]);
+    sum += succeeds(&format!("{what}: NumPy"), client)?;
+    let status = Client::new(&tool, &[]).arg("status").run()?;
+    sum.check(
+        status
+            .stdout
+            .contains(&prefix.join("lib").display().to_string()),
+    );
+    let pages = prefix.join("share/man/man1/gpu-offload-run.1");
+    sum.check(pages.is_file() && prefix.join("share/licences/LICENSE-MIT").is_file());
+    Ok(sum)
+}
+
+const LINKS: [&str; 4] = [
+    "libblas.so.3",
+    "libcblas.so.3",
+    "liblapack.so.3",
+    "liblapacke.so.3",
+];
+
+/// `install --conda` and back, with programs linked as conda's are.
+fn conda(prefix: &Path, work: &Scratch) -> Result<Tally> {
+    let env = work.path().join("env");
+    let lib = env.join("lib");
+    fs::create_dir_all(&lib)?;
+    fs::create_dir_all(env.join("conda-meta"))?;
+    let stock = debian::openblas()?;
+    let real = fs::canonicalize(stock.join("libopenblas.so.0"))?;
+    let name = real.file_name().context("a file")?;
+    fs::copy(&real, lib.join(name))?;
+    for link in ["libopenblas.so.0"].into_iter().chain(LINKS) {
+        symlink(name, lib.join(link))?;
+    }
+    let compile = |exe: &str, options: &[&str], libraries: &[&str]| -> Result<PathBuf> {
+        let exe = env.join(exe);
+        // Only names: each stand-in has the SONAME of one link.
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-o"])
+            .arg(&exe)
+            .args(options)
+            .arg(workspace().join("tests/packages/conda.c"))
+            .arg("-Wl,--no-as-needed");
+        for soname in libraries {
+            let stub = work.path().join(format!("stub-{soname}"));
+            let source = work.path().join("stub.c");
+            fs::write(
+                &source,
+                "void dgesv_(void) {}\nvoid cblas_dgemm(void) {}\nvoid ddot_(void) {}\n",
+            )?;
+            let mut make = Command::new("cc");
+            make.args(["-shared", "-fPIC", "-w", "-o"]).arg(&stub);
+            quiet(make.arg(format!("-Wl,-soname,{soname}")).arg(&source))?;
+            cc.arg(stub);
+        }
+        // As conda's compilers do.
+        cc.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", lib.display()));
+        quiet(&mut cc)?;
+        Ok(exe)
+    };
+    let all = compile(
+        "all",
+        &[],
+        &["libcblas.so.3", "libblas.so.3", "liblapack.so.3"],
+    )?;
+    let lapack = compile("lapack", &["-DLAPACK_ONLY"], &["liblapack.so.3"])?;
+    let programs = |what: &str, words: &[String]| -> Result<Tally> {
+        let mut sum = Tally::default();
+        for (name, exe) in [("all", &all), ("LAPACK alone", &lapack)] {
+            for bind in ["", "1"] {
+                let client = Client::new(exe, &[]).env("LD_BIND_NOW", bind).args(words);
+                sum += succeeds(&format!("conda, {what}: {name}"), client)?;
+            }
+        }
+        Ok(sum)
+    };
+    let links = || LINKS.map(|link| fs::read_link(lib.join(link)).ok());
+    let before = links();
+    let ours = prefix.join("lib").display().to_string();
+    let theirs = name.to_string_lossy().into_owned();
+    let tool = |command: &str| {
+        Client::new(prefix.join("bin/gpu-offload"), &[])
+            .args([command, "--conda"])
+            .arg(&env)
+    };
+    let mut sum = programs("before", &[theirs.clone(), format!("!{ours}")])?;
+    sum += succeeds("install --conda", tool("install"))?;
+    sum += programs(
+        "installed",
+        &[
+            format!("{ours}/libblas.so.3"),
+            format!("{ours}/liblapack.so.3"),
+            format!("!{theirs}"),
+        ],
+    )?;
+    sum += succeeds("uninstall --conda", tool("uninstall"))?;
+    sum.check(links() == before);
+    sum += programs("uninstalled", &[theirs, format!("!{ours}")])?;
+    Ok(sum)
+}
