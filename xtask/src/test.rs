@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// For developers: no LAPACK programs, NumPy tests, mixes or counted instructions
+    /// For developers: no LAPACK programs, NumPy tests, mixes, tarball or counted instructions
     #[arg(long)]
     pub quick: bool,
     /// Install nothing
@@ -74,9 +74,13 @@ fn suite(suite: Suite, route: Route, device: Device) -> Result<Tally> {
     })
 }
 
-/// Delays and seeds of the simulated CUDA besides the standard `random`, 1: with multiples of four each
-/// stream has a speed of its own, with the three after it uploads, downloads or kernels are late.
-const SCHEDULES: [(&str, &str); 3] = [("random", "2"), ("adversarial", "4"), ("adversarial", "7")];
+/// Names of steps, and delays and seeds of the simulated CUDA besides the standard `random`, 1: with multiples
+/// of four each stream has a speed of its own, with the three after it uploads, downloads or kernels are late.
+const SCHEDULES: [(&str, &str, &str); 3] = [
+    ("GPU path: schedule random 2", "random", "2"),
+    ("GPU path: schedule adversarial 4", "adversarial", "4"),
+    ("GPU path: schedule adversarial 7", "adversarial", "7"),
+];
 
 /// Tests on the simulated CUDA alone.
 fn on_sim(selection: &[&str], variables: &[(&str, PathBuf)]) -> Result<Tally> {
@@ -159,8 +163,8 @@ pub fn run(args: &Args) -> Result<()> {
         let what = ["--lib", "--features", features, "model_"];
         tests_of_cargo::run(&[&packages[..], &what].concat(), &[])
     });
-    for (delay, seed) in SCHEDULES {
-        run.step("GPU path: another schedule", || {
+    for (name, delay, seed) in SCHEDULES {
+        run.step(name, || {
             let tests = ["--test", "gemm", "--test", "level3", "--test", "sim"];
             let packages = ["--package", "gpu-backend", "--package", "engine"];
             let schedule = [
@@ -197,6 +201,10 @@ pub fn run(args: &Args) -> Result<()> {
         });
         run.step("mixes of libraries", || {
             suite(Suite::Mixes, Route::Cpu, Device::None)
+        });
+        // The Debian package, its neighbour, needs a root of its own: that is for `conformance --full`.
+        run.step("tarball and conda's links", || {
+            suite(Suite::Tar, Route::Cpu, Device::None)
         });
         run.step("instructions a call", || bench::overhead(Path::new(PREFIX)));
     }
