@@ -22,6 +22,16 @@ pub fn copy(to: &mut [MaybeUninit<u8>], from: &[u8], streaming: bool) {
     }
 }
 
+/// Asks for `from` to be in the cache soon.
+pub fn prefetch(from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in from.chunks(64) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but on caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+}
+
 /// Makes what was streamed visible in order: called once after the last run of a piece.
 pub fn fence() {
     // SAFETY: SSE is part of x86-64.

@@ -447,7 +447,9 @@ impl Writer {
         }
         let long = if wide { vt } else { u };
         let all = long.is_some_and(|(all, _)| all) && rows > cols;
-        let none = u.is_none() && vt.is_none();
+        // Xgesvdp without vectors still works in U and V: with A in their place its values are wrong, with null
+        // the process's context is lost (cuSOLVER 12.0, H200, 2026-12-02). With vectors it takes 7 % longer.
+        let none = u.is_none() && vt.is_none() && !polar;
         let job = match (none, all) {
             (true, _) => b'N',
             (_, true) => b'A',
@@ -455,7 +457,7 @@ impl Writer {
         };
         let left_cols = if all { rows } else { cols };
         let s = self.vector(cols, Elements::Real);
-        // Without vectors nothing is written there, but the leading dimensions must be large enough.
+        // Xgesvd writes nothing there without vectors, but the leading dimensions must be large enough.
         let (mut left, mut right) = (tall, tall);
         if !none {
             left = self.matrix(rows, left_cols);

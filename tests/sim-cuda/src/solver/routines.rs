@@ -477,11 +477,10 @@ entries! {
             return Err(INVALID_VALUE);
         }
         let least = m.min(n);
-        let size = |order: i64| match (vectors, econ) {
-            (false, _) => (0, 0),
-            (true, true) => (order, least),
-            (true, false) => (order, order),
-        };
+        // Also without vectors: the library works there. On an H200 (cuSOLVER 12.0, 2026-12-02) A in the place of
+        // U and V gave wrong values without an error, and null lost the context.
+        let size = |order: i64| (order, if econ { least } else { order });
+        let usage = if vectors { Use::Write } else { Use::Destroy };
         let [ms, ns, ldas, ldus, ldvs] = narrow([m, n, lda, ldu, ldv]);
         let elem_bytes = p.elem_bytes();
         Ok(Job {
@@ -489,8 +488,8 @@ entries! {
             parts: vec![
                 matrix("A", Use::Destroy, elem_bytes, (m, n), (a, lda)),
                 vector("S", Use::Write, p.part().elem_bytes(), least, s),
-                matrix("U", Use::Write, elem_bytes, size(m), (u, ldu)),
-                matrix("V", Use::Write, elem_bytes, size(n), (v, ldv)),
+                matrix("U", usage, elem_bytes, size(m), (u, ldu)),
+                matrix("V", usage, elem_bytes, size(n), (v, ldv)),
             ],
             need: hybrid(p, (m, n)),
             given: given(device, device_bytes, host, host_bytes),
