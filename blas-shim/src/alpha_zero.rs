@@ -8,7 +8,7 @@
 //!
 //! Unsafe lives here because arguments are raw words and pointers; the door's frame vouches for them.
 
-use door::{Frame, Threshold};
+use door::{Entry, Frame};
 
 /// What Fortran's k points to afterwards.
 static NOTHING: i32 = 0;
@@ -17,7 +17,7 @@ static NOTHING: i32 = 0;
 ///
 /// # Safety
 /// The frame holds the arguments of a call of `?gemm_` in the threshold's precision, a real one.
-pub(crate) unsafe fn fortran(f: &mut Frame, t: &Threshold) -> bool {
+pub(crate) unsafe fn fortran(entry: &Entry, f: &mut Frame) -> bool {
     // SAFETY: transa, transb, m, n, k, alpha, a, lda, b, ldb are the first ten arguments, valid pointers
     // each as in every Fortran call; the frame's contract is our caller's.
     unsafe {
@@ -30,7 +30,8 @@ pub(crate) unsafe fn fortran(f: &mut Frame, t: &Threshold) -> bool {
             k_bounds_ld: plain(f.letter(1)),
             ld: f.fortran_int(9),
         };
-        if f.scalar(5, t.precision)[0] == 0.0 && can_shrink(f.fortran_int(4), &[a, b]) {
+        if f.scalar(5, entry.threshold.precision)[0] == 0.0 && can_shrink(f.fortran_int(4), &[a, b])
+        {
             f.set_register(4, (&raw const NOTHING).expose_provenance() as u64);
         }
     }
@@ -41,8 +42,8 @@ pub(crate) unsafe fn fortran(f: &mut Frame, t: &Threshold) -> bool {
 ///
 /// # Safety
 /// The frame holds the arguments of a call of `cblas_?gemm` in the threshold's precision, a real one.
-pub(crate) unsafe fn cblas(f: &mut Frame, t: &Threshold) -> bool {
-    let alpha = match t.precision {
+pub(crate) unsafe fn cblas(entry: &Entry, f: &mut Frame) -> bool {
+    let alpha = match entry.threshold.precision {
         b'S' => f64::from(f.f32(0)),
         _ => f.f64(0),
     };

@@ -12,7 +12,7 @@
 use crate::generated;
 use core::ffi::c_void;
 use core::ops::{Add, Mul, Sub};
-use door::{Frame, Threshold};
+use door::{Entry, Frame};
 
 /// Largest order of a diagonal block. Its product is held on the stack: 4 KiB in double precision, little
 /// enough for the smallest thread stacks in use, and the half of it that is thrown away is under 2 % of the
@@ -70,7 +70,7 @@ impl Real for f64 {
 /// # Safety
 /// The frame holds the arguments of a call of `?gemmtr_` or `?gemmt_` in the threshold's precision, a
 /// complex one.
-pub(crate) unsafe fn fortran(f: &mut Frame, t: &Threshold) -> bool {
+pub(crate) unsafe fn fortran(entry: &Entry, f: &mut Frame) -> bool {
     // SAFETY: thirteen arguments, valid pointers each as in every Fortran call; the frame's contract is
     // our caller's.
     unsafe {
@@ -90,7 +90,7 @@ pub(crate) unsafe fn fortran(f: &mut Frame, t: &Threshold) -> bool {
             c: f.pointer(11),
             ldc: f.fortran_int(12),
         };
-        call.run(t.precision)
+        call.run(entry.threshold.precision)
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) unsafe fn fortran(f: &mut Frame, t: &Threshold) -> bool {
 /// # Safety
 /// The frame holds the arguments of a call of `cblas_?gemmtr` or `cblas_?gemmt` in the threshold's
 /// precision, a complex one.
-pub(crate) unsafe fn cblas(f: &mut Frame, t: &Threshold) -> bool {
+pub(crate) unsafe fn cblas(entry: &Entry, f: &mut Frame) -> bool {
     // SAFETY: fourteen arguments of the integer class; the frame's contract is our caller's.
     unsafe {
         let uplo = letter(121, b"UL", f.int32(1));
@@ -127,7 +127,7 @@ pub(crate) unsafe fn cblas(f: &mut Frame, t: &Threshold) -> bool {
             102 => {}
             _ => return false,
         }
-        call.run(t.precision)
+        call.run(entry.threshold.precision)
     }
 }
 

@@ -138,7 +138,7 @@ pub struct Entry {
     ///
     /// # Safety
     /// As for [`DecodeLevel3`]; the frame is the stub's own.
-    pub mend: Option<unsafe fn(&mut Frame, &Threshold) -> bool>,
+    pub mend: Option<unsafe fn(&Entry, &mut Frame) -> bool>,
 }
 
 impl Entry {
@@ -149,7 +149,7 @@ impl Entry {
     unsafe fn mended(&self, frame: &mut Frame) -> bool {
         self.mend
             // SAFETY: forwarded.
-            .is_some_and(|mend| unsafe { mend(frame, self.threshold) })
+            .is_some_and(|mend| unsafe { mend(self, frame) })
     }
 }
 

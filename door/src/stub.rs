@@ -19,9 +19,9 @@
 #[macro_export]
 macro_rules! routed_symbol {
     ($name:ident => $cpu:ident, $entry:ident(lapack $($field:expr),*), $word:ident,
-     product [$first:literal, $second:literal, $third:literal]) => {
+     product [$first:literal, $second:literal, $third:literal] $(, heavy_if [$($test:literal),*])?) => {
         $crate::routed_symbol!(@stub Lapack $name => $cpu, $entry($($field),*), $word, [
-            $first, $second, "imul rax, r10", "jo 2f", $third, "imul rax, r10", "jo 2f"
+            $($($test,)*)? $first, $second, "imul rax, r10", "jo 2f", $third, "imul rax, r10", "jo 2f"
         ]);
     };
     ($name:ident => $cpu:ident, $entry:ident($($field:expr),*), $word:ident,

@@ -2,7 +2,7 @@
 //!
 //! One stub and one description for every routed symbol.
 
-use crate::SHIM;
+use crate::{SHIM, query_of_one};
 use core::sync::atomic::AtomicU64;
 use door::{Threshold, routed_symbol};
 use reader::lapack;
@@ -495,23 +495,27 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    ssyevr_ => gpu_offload_cpu_ssyevr_, SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[52], 18, &lapack::FORTRAN, None),
-    SSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+    ssyevr_ => gpu_offload_cpu_ssyevr_, SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[52], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    SSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
+    heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    dsyevr_ => gpu_offload_cpu_dsyevr_, DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[53], 18, &lapack::FORTRAN, None),
-    DSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+    dsyevr_ => gpu_offload_cpu_dsyevr_, DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[53], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    DSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
+    heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    cheevr_ => gpu_offload_cpu_cheevr_, CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[54], 20, &lapack::FORTRAN, None),
-    CHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+    cheevr_ => gpu_offload_cpu_cheevr_, CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[54], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    CHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
+    heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    zheevr_ => gpu_offload_cpu_zheevr_, ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[55], 20, &lapack::FORTRAN, None),
-    ZHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+    zheevr_ => gpu_offload_cpu_zheevr_, ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[55], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    ZHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
+    heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(

@@ -9,6 +9,7 @@ mod fortran;
 mod forward;
 mod generated;
 mod lamc;
+mod query_of_one;
 mod threads;
 
 use door::Shim;

@@ -106,7 +106,7 @@ fn entries(library: Library) -> Result<String> {
     }
     let (ours, reader) = match library {
         Library::Blas => ("{SHIM, alpha_zero, conjugated}", "level3"),
-        Library::Lapack => ("SHIM", "lapack"),
+        Library::Lapack => ("{SHIM, query_of_one}", "lapack"),
     };
     Ok(format!(
         "//! {HEADER}\n//!\n//! One stub and one description for every routed symbol.\n\n\
@@ -199,15 +199,6 @@ impl<'a> Symbol<'a> {
             Spelling::Cblas => "cblas",
         };
         let name = self.name.trim_end_matches('_').to_uppercase();
-        if self.family.library == Library::Lapack {
-            return Ok(format!(
-                "routed_symbol!(\n    {} => {}, {name}_ENTRY(lapack &SHIM, &THRESHOLDS[{index}], {}, \
-                 &lapack::FORTRAN, None),\n    {word}, {kind} [{loads}]\n);\n",
-                self.name,
-                self.cpu(),
-                self.stack_words()
-            ));
-        }
         let (mend, heavy_if) = match self.wrong_in_openblas() {
             Some((module, tests)) => {
                 let tests: Vec<String> = tests.iter().map(|t| format!("\"{t}\"")).collect();
@@ -218,6 +209,15 @@ impl<'a> Symbol<'a> {
             }
             None => ("None".to_owned(), String::new()),
         };
+        if self.family.library == Library::Lapack {
+            return Ok(format!(
+                "routed_symbol!(\n    {} => {}, {name}_ENTRY(lapack &SHIM, &THRESHOLDS[{index}], {}, \
+                 &lapack::FORTRAN, {mend}),\n    {word}, {kind} [{loads}]{heavy_if}\n);\n",
+                self.name,
+                self.cpu(),
+                self.stack_words()
+            ));
+        }
         Ok(format!(
             "routed_symbol!(\n    {} => {}, {name}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, level3::{reader}, {mend}),\n    \
              {word}, {kind} [{loads}]{heavy_if}\n);\n",
@@ -227,7 +227,7 @@ impl<'a> Symbol<'a> {
         ))
     }
 
-    /// For a routine that OpenBLAS 0.3.29 gets wrong with some arguments: blas-shim's module that says why
+    /// For a routine that OpenBLAS 0.3.29 gets wrong with some arguments: the shim's module that says why
     /// and puts it right, and the instructions that find those calls.
     fn wrong_in_openblas(&self) -> Option<(&'static str, &'static [&'static str])> {
         let fortran = self.spelling == Spelling::Fortran;
@@ -261,6 +261,8 @@ impl<'a> Symbol<'a> {
                     "jae 2f",
                 ],
             ),
+            // n is 1.
+            (Op::Syevr, _) => ("query_of_one", &["cmp dword ptr [rcx], 1", "je 2f"]),
             _ => return None,
         };
         Some((module, tests))

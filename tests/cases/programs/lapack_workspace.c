@@ -174,8 +174,8 @@ int main(void)
                 make(&c);
                 show(&c, "query", 0);
             }
-            const int sizes[] = {0, 1, 20};
-            for (int i = 0; i < 3; i++) {
+            const int sizes[] = {0, 1, 2, 20};
+            for (int i = 0; i < 4; i++) {
                 int best[MOST_LENGTHS] = {0};
                 c.n = sizes[i], c.ld = c.n + 3;
                 if (has_work) {

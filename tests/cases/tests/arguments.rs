@@ -111,7 +111,42 @@ fn lapack_calls_with_the_best_workspace_pass_the_door_and_no_others() {
             .env("OPENBLAS_NUM_THREADS", "1")
             .run()
             .expect_success("lapack_workspace.c");
-        assert_eq!(got.stdout, other.stdout, "{}", lib.display());
+        if *lib == ours() {
+            assert_eq!(got.stdout, other.stdout);
+            continue;
+        }
+        let (ours, theirs) = (got.stdout.lines(), other.stdout.lines());
+        assert_eq!(ours.clone().count(), theirs.clone().count());
+        let mut answered = 0;
+        for (line, archive) in ours.zip(theirs) {
+            match line.split_once(" n=1 query: ") {
+                Some((name, answer)) if name.ends_with("evr") => {
+                    answered += 1;
+                    let lengths: &[f64] = match name {
+                        "ssyevr" | "dsyevr" => &[26.0, 10.0],
+                        _ => &[2.0, 24.0, 10.0],
+                    };
+                    let lengths_in = |text: &str| -> Vec<f64> {
+                        text.split_whitespace()
+                            .filter_map(|word| word.parse().ok())
+                            .collect()
+                    };
+                    assert!(answer.starts_with("info=0 reports=0 "), "{line}");
+                    let (answer, archive) = (lengths_in(answer), lengths_in(archive));
+                    let wanted: Vec<f64> = lengths
+                        .iter()
+                        .zip(&archive)
+                        .map(|(a, b)| a.max(*b))
+                        .collect();
+                    assert_eq!(answer, wanted, "{line}");
+                }
+                _ => assert_eq!(line, archive),
+            }
+        }
+        assert_eq!(
+            answered, 4,
+            "LAPACK 3.12 answers a query of ?syevr at n = 1 with 1"
+        );
     }
 }
 
