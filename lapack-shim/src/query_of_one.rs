@@ -1,6 +1,6 @@
 //! ?syevr and ?heevr asked for their workspace at n = 1: the answer is at least what older LAPACK gave.
 //!
-//! LAPACK 3.12 answers 1, which is enough for itself; up to 3.11 it was 26 n, 10 n (real) and 2 n, 24 n, 10 n
+//! LAPACK 3.12 answers 1 for iwork and rwork, enough for itself; up to 3.11 it was 26 n, 10 n (real) and 2 n, 24 n, 10 n
 //! (complex), for n = 1 too. Programs that hold a length against the documented formula refuse the new answer:
 //! SciPy 1.10's `eigh` of a 1 x 1 matrix. At n = 0 both answer 1.
 //!

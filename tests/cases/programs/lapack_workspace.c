@@ -183,6 +183,15 @@ int main(void)
                     make(&c);
                     show(&c, "query", 0);
                     for (int j = 0; j < c.lengths; j++) best[j] = (int)c.best[j];
+                    if (c.n == 1) {
+                        c.ld = 0;
+                        make(&c);
+                        show(&c, "illegal query", 0);
+                        c.ld = c.n + 3;
+                        memset(c.length, 0, sizeof c.length);
+                        make(&c);
+                        show(&c, "no workspace", 0);
+                    }
                     if (c.n == 0)
                         for (int j = 0; j < c.lengths; j++) best[j] = best[j] > 100 ? best[j] : 100;
                 }
