@@ -1,6 +1,7 @@
 #!/bin/bash
 # Gathers what the GPU machine needs into one folder: the prefix, netlib's level-3 programs (package
-# libblas-test) and the compiled client. That machine then needs no Rust, Fortran or package registry.
+# libblas-test) and LAPACK programs (those that `cargo xtask conformance --suite lapack` uses), the compiled
+# clients and lapack_bench. That machine then needs no Rust, Fortran or package registry.
 #   tests/gpu/prepare.sh PREFIX KIT      then there:   bash KIT/run.sh
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: prepare.sh PREFIX KIT" >&2; exit 2; fi
@@ -9,14 +10,26 @@ here=$(cd "$(dirname "$0")" && pwd)
 netlib=/usr/lib/x86_64-linux-gnu/blas
 [ -e "$prefix/lib/libblas.so.3" ] || { echo "no lib/libblas.so.3 in $prefix; run cargo xtask dist" >&2; exit 1; }
 [ -e "$netlib/xblat3d" ] || { echo "no $netlib/xblat3d; install the package libblas-test" >&2; exit 1; }
-mkdir -p "$kit/prefix" "$kit/netlib"
+# LAPACK's programs are those of the archive's own release; see xtask/src/conformance/lapack.rs.
+netlib_lapack=/usr/lib/x86_64-linux-gnu/lapack
+if ! dpkg-query -W -f='${Version}' liblapack-test 2>/dev/null | grep -q '^3\.12\.'; then
+    netlib_lapack=${XDG_CACHE_HOME:-$HOME/.cache}/gpu-offload/conformance/lapack-test
+fi
+[ -e "$netlib_lapack/xlintstd" ] || { echo "no $netlib_lapack/xlintstd; run cargo xtask conformance --suite lapack" >&2; exit 1; }
+mkdir -p "$kit/prefix" "$kit/netlib" "$kit/netlib-lapack"
 cp -a "$prefix/." "$kit/prefix/"
 cp "$netlib"/xblat3? "$netlib"/x?cblat3 "$netlib"/?blat3.in "$netlib"/?in3 "$kit/netlib/"
+cp "$netlib_lapack"/xlintst[sdcz] "$netlib_lapack"/xlintstrf[sdcz] "$netlib_lapack"/xeigtst[sdcz] "$kit/netlib-lapack/"
+strip "$kit/netlib-lapack"/x*
+cp "$netlib_lapack"/{[sdcz]test.in,[sdcz]test_rfp.in,[sdcz]ed.in,sep.in,svd.in} "$kit/netlib-lapack/"
 for program in dgemm level3 callers; do
     gcc -O2 -o "$kit/$program" "$here/$program.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm -lpthread
 done
+gcc -O2 -o "$kit/lapack" "$here/lapack.c" "$prefix/lib/liblapack.so.3" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm
+target=${CARGO_TARGET_DIR:-$here/../../target}
 cargo build --quiet --release --package level3 --manifest-path "$here/../../Cargo.toml"
-cp "${CARGO_TARGET_DIR:-$here/../../target}/release/level3-random" "$kit/"
-strip "$kit/level3-random"
-cp "$here"/{run.sh,run.py,bench.py,kit.py,naive.c,bench.h} "$kit/"
+cargo build --quiet --release --package gpu-backend --example lapack_bench --manifest-path "$here/../../Cargo.toml"
+cp "$target/release/level3-random" "$target/release/examples/lapack_bench" "$kit/"
+strip "$kit/level3-random" "$kit/lapack_bench"
+cp "$here"/{run.sh,run.py,bench.py,kit.py,netlib_lapack.py,naive.c,bench.h} "$kit/"
 echo "$kit"

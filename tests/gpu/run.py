@@ -14,6 +14,7 @@ import tempfile
 import time
 
 import kit
+import netlib_lapack
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # A dgemm of n = 8192 takes 7 s on a slow 16-core CPU; what takes ten times that hangs.
@@ -24,9 +25,16 @@ arguments.add_argument("--prefix", default=os.path.join(HERE, "prefix"), help="t
 arguments.add_argument("--n", type=int, default=8192, help="size of the large product")
 arguments.add_argument("--threads", type=int, default=min(16, os.cpu_count() or 1), help="CPU threads")
 arguments.add_argument("--sim", metavar="DIR", help="folder of the simulated CUDA")
+arguments.add_argument("--lapack-n", metavar="N,N", help="sizes of the LAPACK calls through the libraries (2000,4000)")
+arguments.add_argument("--bench-n", type=int, metavar="N", help="size of lapack_bench (1024)")
+arguments.add_argument("--precisions", metavar="LETTERS", help="of netlib's LAPACK programs (sdcz)")
+arguments.add_argument("--only", metavar="LIST", help="only these of blas, netlib-lapack, lapack-bench, lapack, with commas between")
 arguments.add_argument("--ctypes", action="store_true", help=argparse.SUPPRESS)
 arguments.add_argument("--numpy", action="store_true", help=argparse.SUPPRESS)
 options = arguments.parse_args()
+unknown = [part for part in (options.only or "").split(",") if part not in ("", "blas", "netlib-lapack", "lapack-bench", "lapack")]
+if unknown:
+    arguments.error(f"--only: no part {unknown}")
 
 rows = []  # (name, "passed" | "failed" | "skipped", detail)
 scratch = tempfile.mkdtemp(prefix="gpu-offload-")
@@ -302,6 +310,87 @@ def callers():
     row("16 threads call dgemm n=2048 at once", held, f"{result['together_ms']} ms, one after another {result['serial_ms']} ms, error {result['worst_ratio']} of the bound, on the CPU {fallbacks}")
 
 
+def netlib_lapack_programs():
+    """Netlib's LAPACK programs, forced and off: no more numerical failures, no other errors, each routed family
+    on the device."""
+    started, device_calls = time.time(), {}
+    cuts = {}
+    precisions = options.precisions or ("d" if options.sim else "sdcz")
+    for forced, off in netlib_lapack.play(os.path.join(HERE, "netlib-lapack"), scratch, environment, precisions):
+        cuts.setdefault(forced.cut, []).append(f"{forced.name} < {forced.data}")
+        device, fallbacks = netlib_lapack.summary(forced.log)
+        for routine, count in device.items():
+            device_calls[routine] = device_calls.get(routine, 0) + count
+        counts, expected = netlib_lapack.totals(forced.data, forced.text), netlib_lapack.totals(off.data, off.text)
+        detail = f"{counts[0]} tests, {counts[1]} numerical failures, {counts[2]} other errors, {counts[3]} excepted in {forced.seconds:.0f} s; off {expected} in {off.seconds:.0f} s"
+        detail += f"; {sum(device.values())} device calls; on the CPU {({' '.join(key): count for key, count in sorted(fallbacks.items())})}"
+        held = forced.status == 0 and off.status == 0 and counts[0] >= expected[0] > 0
+        held = held and counts[1] <= expected[1] and counts[2] <= expected[2] and "End of tests" in forced.text and device and not netlib_lapack.unexpected(fallbacks)
+        for one in (forced, off):
+            if one.status != 0:
+                last = [line for line in (one.text + "\n" + one.errors).splitlines() if line.strip()][-1:]
+                detail += f"; {one.route}: exit status {one.status}: {' '.join(last)[:200]}"
+        if not held:
+            print("\n".join(line for line in forced.text.splitlines() if "out of" in line or "llegal" in line or " INFO" in line))
+        row(f"netlib {forced.name} < {forced.data}, force, threshold 0, against off", bool(held), detail)
+    for what, where in cuts.items():
+        print(f"cut to {what} ({', '.join(where)})")
+    wanted = [family for p in precisions for family in netlib_lapack.families(p)]
+    absent = [family for family in wanted if not device_calls.get(family)]
+    row("every routed LAPACK family on the device by netlib's programs", not absent, f"never on the device {absent}; device calls {device_calls}; {time.time() - started:.0f} s")
+
+
+def lapack_bench():
+    """The backend without the libraries in front of it, all routines."""
+    n = options.bench_n or (96 if options.sim else 1024)
+    command = [os.path.join(HERE, "lapack_bench"), "--runs", "2", str(n)]
+    done = run(command + (["--library-dir", options.sim] if options.sim else []), environment())
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if "residual" in line]
+    print("\n".join(lines))
+    # All eight: a run that ends early is no success.
+    held = done.returncode == 0 and len(lines) == 8
+    row(f"lapack_bench n={n}, residuals", held, "; ".join(lines) if held else last_words(done))
+
+
+LAPACK_ROUTINES = ("dpotrf", "dgetrf", "dgesv", "dgeqrf", "dsyevd", "dgesdd", "dgeev")
+FORCED_RUNS = 3
+
+
+def lapack_client():
+    """LAPACK through the libraries, forced and off: info, residuals, where it ran, both times."""
+    sizes = [int(n) for n in options.lapack_n.split(",")] if options.lapack_n else [100] if options.sim else [2000, 4000]
+    for n in sizes:
+        for routine in LAPACK_ROUTINES:
+            log, variables = logged(f"lapack-{routine}-{n}")
+            if options.sim:
+                variables["GPU_OFFLOAD_THRESHOLD"] = 0
+            found = {}
+            for mode, runs, more in (("force", FORCED_RUNS, variables), ("off", 1, {})):
+                done = run([os.path.join(HERE, "lapack"), str(n), str(runs), routine], environment(GPU_OFFLOAD=mode, **more))
+                try:
+                    found[mode] = json.loads(done.stdout)
+                except ValueError:
+                    found[mode] = dict(held=False, best_ms=None, ms=[], info=None, residual=last_words(done))
+            device, fallbacks = calls(log)
+            forced, off = found["force"], found["off"]
+            # What the CPU part of a routine calls is not the routine itself.
+            held = forced["held"] and off["held"] and device.get(routine) == FORCED_RUNS and not any(name == routine for name, _ in fallbacks)
+            detail = f"GPU {forced['best_ms']} ms of {forced['ms']}, CPU {off['best_ms']} ms, info {forced['info']} and {off['info']}, residual {forced['residual']} and {off['residual']}, device calls {device}, on the CPU {fallbacks}"
+            row(f"{routine} n={n}, force and off", held, detail)
+
+
+def calibrate():
+    done = run([os.path.join(options.prefix, "bin/gpu-offload"), "calibrate", "--quick"], environment())
+    row("gpu-offload calibrate --quick", done.returncode == 0, last_words(done))
+
+
+PARTS = {
+    "blas": (calibrate, lambda: peers(large_products()), netlib, random_calls, out_of_core, callers, python_clients, cpu_quality),
+    "netlib-lapack": (netlib_lapack_programs,),
+    "lapack-bench": (lapack_bench,),
+    "lapack": (lapack_client,),
+}
+
 if options.ctypes:
     ctypes_client()
 if options.numpy:
@@ -315,15 +404,10 @@ if gpu_present():
     # Status 1 means that heavy calls cannot go to the GPU: the reason is on the screen.
     row("gpu-offload status", done.returncode == 0, "ready" if done.returncode == 0 else last_words(done))
     print(done.stdout)
-    done = run([tool, "calibrate", "--quick"], environment())
-    row("gpu-offload calibrate --quick", done.returncode == 0, last_words(done))
-    peers(large_products())
-    netlib()
-    random_calls()
-    out_of_core()
-    callers()
-    python_clients()
-    cpu_quality()
+    chosen = options.only.split(",") if options.only else list(PARTS)
+    for part in chosen:
+        for step in PARTS[part]:
+            step()
 else:
     row("everything", "skipped", "no NVIDIA device (/dev/nvidiactl)")
 
