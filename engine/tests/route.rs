@@ -242,15 +242,19 @@ fn deterministic_waits_for_the_start_and_ignores_the_queue() {
 #[test]
 fn the_queue_is_a_part_of_the_prediction() {
     let script = Arc::new(Script::default());
-    script.compute_takes_ms.store(300, SeqCst);
+    script.compute_takes_ms.store(2000, SeqCst);
     let engine = engine(settings(Mode::Auto), &script, profile(1.5, 1.0, 1e-3));
     let on_cpu: usize = std::thread::scope(|scope| {
         let first = scope.spawn(|| usize::from(Problem::new(8, 1.0).call(engine)));
-        std::thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        while script.inside.load(SeqCst) == 0 && began.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let second = scope.spawn(|| usize::from(Problem::new(8, 1.0).call(engine)));
         first.join().expect("no panic") * 10 + second.join().expect("no panic")
     });
     assert_eq!(on_cpu, 1, "the first on the GPU, the second not behind it");
+    script.compute_takes_ms.store(0, SeqCst);
     assert!(
         !Problem::new(8, 1.0).call(engine),
         "the queue is empty again"
