@@ -37,6 +37,23 @@ pub struct Threshold {
     pub word: &'static AtomicU64,
 }
 
+impl Threshold {
+    /// In the order of the fields.
+    pub const fn new(
+        op: u32,
+        precision: u8,
+        flops_per_work: u64,
+        word: &'static AtomicU64,
+    ) -> Self {
+        Self {
+            op,
+            precision,
+            flops_per_work,
+            word,
+        }
+    }
+}
+
 /// One shim, as the door knows it.
 pub struct Shim {
     /// Every routed routine's threshold; several spellings of a routine share one.

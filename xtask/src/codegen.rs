@@ -83,23 +83,61 @@ enum Spelling {
     Cblas,
 }
 
-fn entries(library: Library) -> Result<String> {
-    let routed: Vec<_> = routed_in(library).collect();
-    let (mut words, mut thresholds) = (String::new(), String::new());
-    let (mut externs, mut symbols) = (String::new(), String::new());
-    for (index, (f, precision, routine)) in routed.iter().enumerate() {
+/// The words and descriptions of thresholds, one of each a routine.
+#[derive(Default)]
+struct Thresholds {
+    words: String,
+    rows: String,
+    count: usize,
+}
+
+impl Thresholds {
+    /// Adds a routine; its word's name and its index.
+    fn add(
+        &mut self,
+        family: &Family,
+        precision: Precision,
+        routine: &str,
+    ) -> Result<(String, usize)> {
         let word = format!("{}_WORK", routine.to_uppercase());
-        writeln!(words, "static {word}: AtomicU64 = AtomicU64::new(0);")?;
+        writeln!(self.words, "static {word}: AtomicU64 = AtomicU64::new(0);")?;
         writeln!(
-            thresholds,
-            "threshold({}, b'{}', {}, &{word}),",
-            f.op as u32,
-            *precision as u8 as char,
-            whole_flops_per_work(f, *precision)
+            self.rows,
+            "Threshold::new({}, b'{}', {}, &{word}),",
+            family.op as u32,
+            precision as u8 as char,
+            whole_flops_per_work(family, precision)
         )?;
-        let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
-        for spelling in spellings.into_iter().flatten() {
-            let symbol = Symbol::new(f, *precision, routine, spelling);
+        self.count += 1;
+        Ok((word, self.count - 1))
+    }
+
+    /// Their source.
+    fn source(&self) -> String {
+        format!(
+            "{}\n/// The threshold words of this library, one a routine.\n\
+             pub(crate) static THRESHOLDS: [Threshold; {}] = [\n{}];\n",
+            self.words, self.count, self.rows
+        )
+    }
+}
+
+/// How a routine is called: by its Fortran name, and by its CBLAS name if it has one.
+fn spellings(family: &Family) -> impl Iterator<Item = Spelling> {
+    let all = [
+        Some(Spelling::Fortran),
+        family.cblas.then_some(Spelling::Cblas),
+    ];
+    all.into_iter().flatten()
+}
+
+fn entries(library: Library) -> Result<String> {
+    let mut thresholds = Thresholds::default();
+    let (mut externs, mut symbols) = (String::new(), String::new());
+    for (f, precision, routine) in routed_in(library) {
+        let (word, index) = thresholds.add(f, precision, &routine)?;
+        for spelling in spellings(f) {
+            let symbol = Symbol::new(f, precision, &routine, spelling);
             writeln!(externs, "pub(crate) fn {}();", symbol.cpu())?;
             writeln!(symbols, "{}", symbol.stub(index, &word)?)?;
         }
@@ -111,14 +149,10 @@ fn entries(library: Library) -> Result<String> {
     Ok(format!(
         "//! {HEADER}\n//!\n//! One stub and one description for every routed symbol.\n\n\
          use crate::{ours};\nuse core::sync::atomic::AtomicU64;\n\
-         use door::{{Threshold, routed_symbol}};\nuse reader::{reader};\n\n{words}\n\
-         const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
-         Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
-         /// The threshold words of this library, one a routine.\n\
-         pub(crate) static THRESHOLDS: [Threshold; {}] = [\n{thresholds}];\n\n\
+         use door::{{Threshold, routed_symbol}};\nuse reader::{reader};\n\n{}\n\
          // The CPU library's own routines under their private names; the stubs know the signatures.\n\
          unsafe extern \"C\" {{\n{externs}}}\n\n{symbols}",
-        routed.len()
+        thresholds.source()
     ))
 }
 
@@ -181,48 +215,56 @@ impl<'a> Symbol<'a> {
         words.saturating_sub(REGISTERS.len())
     }
 
+    /// The stub's kind and the sizes that it multiplies.
+    fn gate(&self) -> Result<(&'static str, Vec<&'static str>)> {
+        match self.family.gate {
+            Some(Gate::Product(sizes)) => Ok(("product", sizes.to_vec())),
+            Some(Gate::Sided) => Ok(("sided", vec!["m", "n"])),
+            None => bail!("{} is not routed", self.name),
+        }
+    }
+
+    /// What stands before the fields of the entry, and the reader of its arguments: of 8-byte integers if
+    /// `wide`.
+    fn reader(&self, wide: bool) -> (&'static str, String) {
+        let (upper, lower) = if wide { ("_ILP64", "_ilp64") } else { ("", "") };
+        match (self.family.library, self.spelling) {
+            (Library::Lapack, _) => ("lapack ", format!("&lapack::FORTRAN{upper}")),
+            (Library::Blas, Spelling::Fortran) => ("", format!("level3::fortran{lower}")),
+            (Library::Blas, Spelling::Cblas) => ("", format!("level3::cblas{lower}")),
+        }
+    }
+
     /// The symbol's macro call; `index` is that of its threshold.
     fn stub(&self, index: usize, word: &str) -> Result<String> {
-        let (kind, sizes) = match self.family.gate {
-            Some(Gate::Product(sizes)) => ("product", sizes.to_vec()),
-            Some(Gate::Sided) => ("sided", vec!["m", "n"]),
-            None => bail!("{} is not routed", self.name),
-        };
+        let (kind, sizes) = self.gate()?;
         let loads = sizes
             .iter()
             .zip(["eax", "r10d", "r10d"])
             .map(|(size, target)| Ok(format!("\"{}\"", self.load(size, target)?)))
             .collect::<Result<Vec<_>>>()?
             .join(", ");
-        let reader = match self.spelling {
-            Spelling::Fortran => "fortran",
-            Spelling::Cblas => "cblas",
-        };
-        let name = self.name.trim_end_matches('_').to_uppercase();
+        let (mark, reader) = self.reader(false);
         let (mend, heavy_if) = match self.wrong_in_openblas() {
             Some((module, tests)) => {
                 let tests: Vec<String> = tests.iter().map(|t| format!("\"{t}\"")).collect();
+                let spelling = match self.spelling {
+                    Spelling::Fortran => "fortran",
+                    Spelling::Cblas => "cblas",
+                };
                 (
-                    format!("Some({module}::{reader})"),
+                    format!("Some({module}::{spelling})"),
                     format!(",\n    heavy_if [{}]", tests.join(", ")),
                 )
             }
             None => ("None".to_owned(), String::new()),
         };
-        if self.family.library == Library::Lapack {
-            return Ok(format!(
-                "routed_symbol!(\n    {} => {}, {name}_ENTRY(lapack &SHIM, &THRESHOLDS[{index}], {}, \
-                 &lapack::FORTRAN, {mend}),\n    {word}, {kind} [{loads}]{heavy_if}\n);\n",
-                self.name,
-                self.cpu(),
-                self.stack_words()
-            ));
-        }
         Ok(format!(
-            "routed_symbol!(\n    {} => {}, {name}_ENTRY(&SHIM, &THRESHOLDS[{index}], {}, level3::{reader}, {mend}),\n    \
+            "routed_symbol!(\n    {} => {}, {}_ENTRY({mark}&SHIM, &THRESHOLDS[{index}], {}, {reader}, {mend}),\n    \
              {word}, {kind} [{loads}]{heavy_if}\n);\n",
             self.name,
             self.cpu(),
+            self.name.trim_end_matches('_').to_uppercase(),
             self.stack_words()
         ))
     }

@@ -1,9 +1,9 @@
 //! The entries of the library for Python wheels: every routed routine in both widths of integers, under names
 //! that the installation replaces by those of the wheel's OpenBLAS.
 
-use super::{HEADER, REGISTERS, Spelling, Symbol, whole_flops_per_work};
-use anyhow::{Context, Result, bail};
-use routines::{Gate, Library, routed_in};
+use super::{HEADER, REGISTERS, Symbol, Thresholds, spellings};
+use anyhow::{Context, Result};
+use routines::{Library, routed_in};
 use std::fmt::Write as _;
 
 /// The libraries whose routines have entries.
@@ -11,50 +11,33 @@ const LIBRARIES: [Library; 2] = [Library::Blas, Library::Lapack];
 
 /// The source of `wheel-shim/src/generated.rs`.
 pub(super) fn entries() -> Result<String> {
-    let (mut words, mut thresholds, mut names) = (String::new(), String::new(), String::new());
-    let (mut originals, mut symbols) = (String::new(), String::new());
-    let (mut routines, mut slots) = (0, 0);
+    let mut thresholds = Thresholds::default();
+    let (mut names, mut originals, mut symbols) = (String::new(), String::new(), String::new());
+    let mut slots = 0;
     for (f, precision, routine) in LIBRARIES.into_iter().flat_map(routed_in) {
-        let word = format!("{}_WORK", routine.to_uppercase());
-        writeln!(words, "static {word}: AtomicU64 = AtomicU64::new(0);")?;
-        writeln!(
-            thresholds,
-            "threshold({}, b'{}', {}, &{word}),",
-            f.op as u32,
-            precision as u8 as char,
-            whole_flops_per_work(f, precision)
-        )?;
-        let spellings = [Some(Spelling::Fortran), f.cblas.then_some(Spelling::Cblas)];
-        for spelling in spellings.into_iter().flatten() {
+        let (word, index) = thresholds.add(f, precision, &routine)?;
+        for spelling in spellings(f) {
             let symbol = Symbol::new(f, precision, &routine, spelling);
             writeln!(names, "c\"{}\",", symbol.name)?;
             writeln!(originals, "original!(original_{}, {slots});", symbol.name)?;
             for wide in [false, true] {
-                writeln!(symbols, "{}", stub(&symbol, routines, &word, wide)?)?;
+                writeln!(symbols, "{}", stub(&symbol, index, &word, wide)?)?;
             }
             slots += 1;
         }
-        routines += 1;
     }
     Ok(format!(
         "//! {HEADER}\n//!\n//! Two stubs, one for each width of integers, for every routed symbol.\n\n\
          use crate::{{SHIM, original}};\nuse core::ffi::CStr;\nuse core::sync::atomic::AtomicU64;\n\
-         use door::{{Threshold, routed_symbol}};\nuse reader::{{lapack, level3}};\n\n{words}\n\
-         const fn threshold(op: u32, precision: u8, flops_per_work: u64, word: &'static AtomicU64) -> \
-         Threshold {{\nThreshold {{ op, precision, flops_per_work, word }}\n}}\n\n\
-         /// The threshold words of this library, one a routine.\n\
-         pub(crate) static THRESHOLDS: [Threshold; {routines}] = [\n{thresholds}];\n\n\
+         use door::{{Threshold, routed_symbol}};\nuse reader::{{lapack, level3}};\n\n{}\n\
          /// How the routines are called in a library without prefix and suffix, in the order of the slots.\n\
-         pub(crate) static NAMES: [&CStr; {slots}] = [\n{names}];\n\n{originals}\n{symbols}"
+         pub(crate) static NAMES: [&CStr; {slots}] = [\n{names}];\n\n{originals}\n{symbols}",
+        thresholds.source()
     ))
 }
 
 fn stub(symbol: &Symbol, threshold: usize, word: &str, wide: bool) -> Result<String> {
-    let (kind, sizes) = match symbol.family.gate {
-        Some(Gate::Product(sizes)) => ("product", sizes.to_vec()),
-        Some(Gate::Sided) => ("sided", vec!["m", "n"]),
-        None => bail!("{} is not routed", symbol.name),
-    };
+    let (kind, sizes) = symbol.gate()?;
     let targets = if wide {
         ["rax", "r10", "r10"]
     } else {
@@ -73,16 +56,8 @@ fn stub(symbol: &Symbol, threshold: usize, word: &str, wide: bool) -> Result<Str
         })
         .collect::<Result<Vec<_>>>()?
         .join(", ");
-    let (model, upper, suffix) = if wide {
-        ("ilp64", "_ILP64", "_ilp64")
-    } else {
-        ("lp64", "", "")
-    };
-    let (mark, reader) = match (symbol.family.library, symbol.spelling) {
-        (Library::Lapack, _) => ("lapack ", format!("&lapack::FORTRAN{upper}")),
-        (Library::Blas, Spelling::Fortran) => ("", format!("level3::fortran{suffix}")),
-        (Library::Blas, Spelling::Cblas) => ("", format!("level3::cblas{suffix}")),
-    };
+    let model = if wide { "ilp64" } else { "lp64" };
+    let (mark, reader) = symbol.reader(wide);
     let name = &symbol.name;
     Ok(format!(
         "routed_symbol!(\n    gpu_offload_wheel_{model}_{name} => original_{name}, \
@@ -112,6 +87,7 @@ fn wide_load(symbol: &Symbol, size: &str, target: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Spelling;
     use super::*;
     use routines::{Op, family};
 
