@@ -154,16 +154,15 @@ impl Call<'_> {
                 beta_zero: call.beta.is_zero(),
                 letters: [0; MAX_LETTERS],
             },
-            Call::Lapack(call) => routines::Shape {
-                op: call.op,
-                precision: call.precision,
-                m: call.m as u64,
-                n: call.n as u64,
-                k: call.k as u64,
-                right: call.side() == Some(Side::R),
-                beta_zero: false,
-                letters: call.letters,
-            },
+            Call::Lapack(call) => {
+                let dims = routines::Dims {
+                    m: call.m as u64,
+                    n: call.n as u64,
+                    k: call.k as u64,
+                    right: call.side() == Some(Side::R),
+                };
+                routines::Shape::of_lapack(call.op, call.precision, &dims, call.letters)
+            }
         }
     }
 }

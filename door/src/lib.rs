@@ -15,6 +15,7 @@ mod settings;
 mod stub;
 
 pub use frame::{CpuRoutine, Frame};
+pub use library::{file_of, load_file};
 pub use settings::DEFAULT_THRESHOLD_WORK;
 
 use core::ffi::{c_char, c_void};

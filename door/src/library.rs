@@ -7,8 +7,8 @@ use crate::Shim;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use engine_abi::{ABI_VERSION, ENGINE_ENTRY, ENGINE_SONAME, EngineEntry, EngineTable};
-use std::ffi::{CStr, CString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Nobody has asked yet.
@@ -128,40 +128,60 @@ fn open(shim: &Shim) -> Result<(*mut c_void, PathBuf), String> {
         Some(find) => find()?,
         None => own_directory()?.join(ENGINE_SONAME),
     };
-    let name = CString::new(path.clone().into_os_string().into_vec()).map_err(|e| e.to_string())?;
+    let handle = load_file(&path)
+        .map_err(|why| format!("cannot load the engine {}: {why}", path.display()))?;
+    Ok((handle, path))
+}
+
+/// Loads a library without offering its names to others.
+///
+/// # Errors
+/// What the loader says.
+pub fn load_file(path: &Path) -> Result<*mut c_void, String> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
     // SAFETY: a NUL-terminated path.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        // SAFETY: dlerror gives null or a NUL-terminated text of this thread's last error.
-        let why = unsafe {
-            let text = libc::dlerror();
-            if text.is_null() {
-                String::new()
-            } else {
-                CStr::from_ptr(text).to_string_lossy().into_owned()
-            }
-        };
-        return Err(format!("cannot load the engine {}: {why}", path.display()));
+    if !handle.is_null() {
+        return Ok(handle);
     }
-    Ok((handle, path))
+    // SAFETY: dlerror gives null or a NUL-terminated text of this thread's last error.
+    let why = unsafe {
+        let text = libc::dlerror();
+        if text.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    };
+    Err(why)
 }
 
 /// The directory of the shared library that holds this code, symbolic links resolved.
 fn own_directory() -> Result<PathBuf, String> {
-    // SAFETY: Dl_info is plain data, filled by dladdr.
-    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: any address may be asked for; the result is checked.
-    let found = unsafe { libc::dladdr(own_directory as *const c_void, &raw mut info) };
-    if found == 0 || info.dli_fname.is_null() {
-        return Err("cannot find this library's own path".to_owned());
-    }
-    // SAFETY: the loader's own NUL-terminated string, alive while the library is.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    let path =
+        file_of(own_directory as *const c_void).ok_or("cannot find this library's own path")?;
     let real = path
         .canonicalize()
         .map_err(|e| format!("cannot resolve {}: {e}", path.display()))?;
     real.parent()
         .map(Path::to_path_buf)
         .ok_or_else(|| format!("{} has no directory", real.display()))
+}
+
+/// The file of the shared library that holds `code`, as the loader opened it; `None` for an address of none.
+#[expect(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "dladdr compares the address and reads nothing there"
+)]
+pub fn file_of(code: *const c_void) -> Option<PathBuf> {
+    // SAFETY: Dl_info is plain data, filled by dladdr.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: any address may be asked for; the result is checked.
+    let found = unsafe { libc::dladdr(code, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own NUL-terminated string, alive while the library is.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

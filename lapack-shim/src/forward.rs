@@ -9,9 +9,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
@@ -121,7 +119,13 @@ fn find(slot: usize) -> Result<*mut c_void, String> {
     let mut library = OWN_BLAS.load(Ordering::Acquire);
     let path = own_blas()?;
     if library.is_null() {
-        library = open(&path)?;
+        // Its names must not shadow those of the process's libblas.
+        library = door::load_file(&path).map_err(|why| {
+            format!(
+                "liblapack.so.3 needs the libblas.so.3 that belongs to it at {}: {why}",
+                path.display()
+            )
+        })?;
         OWN_BLAS.store(library, Ordering::Release);
     }
     // SAFETY: a live handle, which is never closed, and a NUL-terminated name.
@@ -138,40 +142,10 @@ fn find(slot: usize) -> Result<*mut c_void, String> {
     Ok(address)
 }
 
-fn open(path: &Path) -> Result<*mut c_void, String> {
-    let name = CString::new(path.as_os_str().to_owned().into_vec()).map_err(|e| e.to_string())?;
-    // SAFETY: a NUL-terminated path. RTLD_LOCAL: its names must not shadow those of the process's libblas.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if !handle.is_null() {
-        return Ok(handle);
-    }
-    // SAFETY: dlerror gives null or a NUL-terminated text of this thread's last error.
-    let why = unsafe {
-        let text = libc::dlerror();
-        if text.is_null() {
-            String::new()
-        } else {
-            CStr::from_ptr(text).to_string_lossy().into_owned()
-        }
-    };
-    Err(format!(
-        "liblapack.so.3 needs the libblas.so.3 that belongs to it at {}: {why}",
-        path.display()
-    ))
-}
-
 /// The libblas.so.3 beside this library's real path (links of update-alternatives resolved).
 fn own_blas() -> Result<PathBuf, String> {
-    // SAFETY: Dl_info is plain data, filled by dladdr.
-    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: any address may be asked for; the result is checked.
-    let known = unsafe { libc::dladdr(own_blas as *const c_void, &raw mut info) };
-    if known == 0 || info.dli_fname.is_null() {
-        return Err("liblapack.so.3 cannot find its own path".to_owned());
-    }
-    // SAFETY: the loader's own NUL-terminated string, alive while this library is.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    let path = door::file_of(own_blas as *const c_void)
+        .ok_or("liblapack.so.3 cannot find its own path")?;
     let real = path.canonicalize().map_err(|e| {
         format!(
             "liblapack.so.3 cannot resolve its own path {}: {e}",

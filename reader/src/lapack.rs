@@ -62,27 +62,6 @@ const EMPTY: RoutedLapack = RoutedLapack {
 /// Stands in a call until the door puts the real one there.
 unsafe extern "C" fn no_cpu(_: *const c_void) {}
 
-fn integer_bytes(width: Width) -> u8 {
-    match width {
-        Width::Four => 4,
-        Width::Eight => 8,
-    }
-}
-
-/// Stores an integer that fits.
-///
-/// # Safety
-/// As for [`Width::at`], and the integer may be written.
-unsafe fn store(f: &Frame, index: usize, value: i64, width: Width) {
-    // SAFETY: the caller vouches for the pointer; alignment is not assumed.
-    unsafe {
-        match width {
-            Width::Four => f.pointer::<i32>(index).write_unaligned(value as i32),
-            Width::Eight => f.pointer::<i64>(index).write_unaligned(value),
-        }
-    }
-}
-
 fn routine(t: &Threshold) -> Option<(&'static Family, Precision)> {
     Some((
         family(Op::from_code(t.op)?),
@@ -153,7 +132,7 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
     let mut call = RoutedLapack {
         op: family.op as u32,
         precision: precision as u8,
-        integer_bytes: integer_bytes(width),
+        integer_bytes: width.bytes(),
         letters,
         m: size(dims.m)?,
         n: size(dims.n)?,
@@ -217,16 +196,7 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
             Arg::LetterInOut { .. } | Arg::Procedure { .. } | Arg::Scalar { .. } => return None,
         }
     }
-    let shape = Shape {
-        op: family.op,
-        precision,
-        m: dims.m,
-        n: dims.n,
-        k: dims.k,
-        right: dims.right,
-        beta_zero: false,
-        letters,
-    };
+    let shape = Shape::of_lapack(family.op, precision, &dims, letters);
     Some((call, shape.work()))
 }
 
@@ -296,7 +266,7 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
         }
         for (lwork, words) in places.iter().zip(&words) {
             let elem_bytes = match (args[lwork - 1].name(), precision) {
-                ("iwork", _) => usize::from(integer_bytes(width)),
+                ("iwork", _) => usize::from(width.bytes()),
                 ("rwork", p) => p.real().elem_bytes(),
                 (_, p) => p.elem_bytes(),
             };
@@ -307,7 +277,7 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
             }
         }
         // SAFETY: info is the caller's output.
-        unsafe { store(f, args.len() - 1, 0, width) };
+        unsafe { width.store(f, args.len() - 1, 0) };
     }
     if family.op == Op::Syevr {
         // All eigenvalues are found. The CPU routine begins with 0.
@@ -316,7 +286,7 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
             return false;
         };
         // SAFETY: both are INTEGER arguments, m an output.
-        unsafe { store(f, m, width.at(f, n), width) };
+        unsafe { width.store(f, m, width.at(f, n)) };
     }
     true
 }

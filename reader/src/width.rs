@@ -41,4 +41,26 @@ impl Width {
             }
         }
     }
+
+    /// Stores an integer that fits where the `index`-th argument points to.
+    ///
+    /// # Safety
+    /// As for [`Width::at`], and the integer may be written.
+    pub unsafe fn store(self, f: &Frame, index: usize, value: i64) {
+        // SAFETY: the caller vouches for the pointer; alignment is not assumed.
+        unsafe {
+            match self {
+                Self::Four => f.pointer::<i32>(index).write_unaligned(value as i32),
+                Self::Eight => f.pointer::<i64>(index).write_unaligned(value),
+            }
+        }
+    }
+
+    /// Bytes of an integer.
+    pub fn bytes(self) -> u8 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
 }

@@ -25,6 +25,20 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Of a routine of LAPACK with these sizes and option letters.
+    pub fn of_lapack(op: Op, precision: Precision, dims: &Dims, letters: [u8; 4]) -> Self {
+        Self {
+            op,
+            precision,
+            m: dims.m,
+            n: dims.n,
+            k: dims.k,
+            right: dims.right,
+            beta_zero: false,
+            letters,
+        }
+    }
+
     fn dims(&self) -> Dims {
         Dims {
             m: self.m,

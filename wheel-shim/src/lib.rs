@@ -15,7 +15,7 @@
 
 mod generated;
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use door::Shim;
 use std::ffi::CString;
@@ -126,7 +126,10 @@ fn engine_path() -> Result<PathBuf, String> {
     let block = fit_block();
     let fit = wheel_fit::decode(&block).ok_or("this library was never installed")?;
     let engine = PathBuf::from(fit.engine);
-    let own = own_path().and_then(|path| path.metadata().map_err(|e| e.to_string()))?;
+    let own = door::file_of(engine_path as *const c_void)
+        .ok_or("this library cannot find its own path")?
+        .metadata()
+        .map_err(|e| e.to_string())?;
     // SAFETY: no preconditions.
     let user = unsafe { libc::geteuid() };
     let folder = engine.parent().unwrap_or(Path::new("/"));
@@ -144,22 +147,6 @@ fn engine_path() -> Result<PathBuf, String> {
         }
     }
     Ok(engine)
-}
-
-/// This library's file.
-fn own_path() -> Result<PathBuf, String> {
-    // SAFETY: Dl_info is plain data, filled by dladdr.
-    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: any address may be asked for; the result is checked.
-    let known = unsafe { libc::dladdr(own_path as *const c_void, &raw mut info) };
-    if known == 0 || info.dli_fname.is_null() {
-        return Err("this library cannot find its own path".to_owned());
-    }
-    // SAFETY: the loader's own NUL-terminated string, alive while this library is.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    Ok(PathBuf::from(
-        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name.to_bytes()),
-    ))
 }
 
 extern "C" fn set_threshold(op: u32, precision: u32, work: u64) {

@@ -7,7 +7,7 @@ use super::Decoded;
 use call::{Call, Failure, LapackCall, MatMut, MatRef, Matrix, Vector, VectorKind};
 use core::ffi::c_void;
 use engine_abi::{MAX_MATRICES, MAX_VECTORS, RoutedLapack};
-use routines::{Arg, Dims, Family, Intent, Library, Op, Options, Precision, families};
+use routines::{Arg, Dims, Family, Intent, Library, Op, Options, Precision, Shape, families};
 
 /// The call in safe types; `None` for a family that the engine does not know, and for anything that is illegal
 /// or a quick return (the shim should not have let it through; the CPU library then judges it). No view is made
@@ -66,16 +66,7 @@ pub unsafe fn decode_lapack<'a>(raw: &'a RoutedLapack) -> Option<Decoded<'a>> {
         }
     }
 
-    let shape = routines::Shape {
-        op,
-        precision,
-        m: dims.m,
-        n: dims.n,
-        k: dims.k,
-        right: dims.right,
-        beta_zero: false,
-        letters: raw.letters,
-    };
+    let shape = Shape::of_lapack(op, precision, &dims, raw.letters);
     let all = matrices
         .into_iter()
         .chain(vectors.into_iter().map(|v| v.map(|(operand, _)| operand)));
