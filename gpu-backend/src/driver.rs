@@ -12,7 +12,7 @@ use crate::result::{ASK_PAUSE, DeviceAddress, pause};
 use crate::solver::{Solver, Workspace};
 use crate::staging::job::{JobGuard, Kind};
 use crate::testing::{self, Gate};
-use call::{Failure, Op, Precision};
+use call::{Failure, Op, Precision, Timing};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -58,9 +58,26 @@ pub struct Reached {
     /// Downloads done as well.
     over: usize,
     /// Seconds of the kernels so far.
-    pub compute_s: f64,
+    compute_s: f64,
     /// When the last operand was on its way.
-    pub uploaded_at: Option<Instant>,
+    uploaded_at: Option<Instant>,
+}
+
+impl Reached {
+    /// What a call that began at `start` has cost until now.
+    pub fn timing(&self, start: Instant, bytes_in: u64, bytes_out: u64) -> Timing {
+        let total = start.elapsed();
+        let upload = self
+            .uploaded_at
+            .map_or(total, |at| at.duration_since(start));
+        Timing {
+            bytes_in,
+            bytes_out,
+            upload_s: upload.as_secs_f64(),
+            compute_s: self.compute_s,
+            download_s: total.saturating_sub(upload).as_secs_f64(),
+        }
+    }
 }
 
 impl Driver<'_, '_> {

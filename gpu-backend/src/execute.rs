@@ -14,7 +14,9 @@ use crate::overlap::overlaps;
 use crate::pieces::cut;
 use crate::plan;
 use crate::plan::program::{Area, Operand, Place, Program, Rectangle, Tuning, ld_bytes, view};
+use crate::result::DeviceAddress;
 use crate::scratch::Scratch;
+use crate::solver::{Solver, Workspace};
 use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Look, Pieces, Upload};
 use crate::testing::{self, Gate};
 use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
@@ -23,8 +25,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Results of fewer bytes are not looked at for fresh pages: two huge pages would hold them.
-/// See there.
-pub const POPULATE_MIN_BYTES: usize = 4 << 20;
+const POPULATE_MIN_BYTES: usize = 4 << 20;
 
 /// Runs a call.
 ///
@@ -155,10 +156,7 @@ fn prepare<'d>(
                 tuning.budget_bytes = program.bytes(elem_bytes).min(tuning.budget_bytes) / 2;
             }
             Err(failure) => {
-                let short = matches!(failure, Failure::OutOfMemory { .. });
-                if short && device.pool.counts().0 > tried {
-                    device.pool.back_off(needed_bytes);
-                }
+                device.pool.note_refusal(&failure, needed_bytes, tried);
                 return Err(failure);
             }
         }
@@ -251,59 +249,110 @@ fn stream<'d>(
         unsafe { cuda.set_workspace(&lane.handle, work.address(), bytes) }.map_err(note)?;
         pedantic
     };
-    let ends = (
-        ends(program.steps.len(), pieces.uploads.iter().map(|u| u.step)),
-        ends(program.steps.len(), pieces.downloads.iter().map(|d| d.step)),
-    );
     let copies = pieces.copies.len();
     let look = match program.finite_only {
         true => Look::Finite(part_bytes(precision)),
         false => Look::Nothing,
     };
-    let job = Job::new(pieces, program.steps.len(), limit, look);
-    work.unsettle();
-    // SAFETY: the operands and the result are borrowed through `call`, scratch and block by this
-    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
-    // operands (they do not overlap the result: `check`), and each tile is one piece's own. Copies read
-    // scratch tiles and write the result's only after the downloads that fill the scratch are over.
-    let guard = unsafe { device.staging.submit(job) };
-    if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, || true) {
-        guard.release(Kind::CopyOut, copies);
-    }
-    let mut driver = Driver {
+    let running = Running {
         device,
         program,
-        work,
-        guard: &guard,
         matrices: &matrices,
         precision,
         pedantic,
         solver: None,
-        ends,
-        awaited: awaited(program),
         op: call.op,
         limit,
-        at: Reached::default(),
     };
-    driver.drive()?;
-    let Reached {
-        compute_s,
-        uploaded_at,
-        ..
-    } = driver.at;
-    // Everything that was queued has been seen to be over.
-    work.settle();
+    // SAFETY: the operands and the result are borrowed through `call`, scratch and block by this
+    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
+    // operands (they do not overlap the result: `check`), and each tile is one piece's own. Copies read
+    // scratch tiles and write the result's only after the downloads that fill the scratch are over.
+    let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
     commit(&guard, copies)?;
     drop(guard);
-    let total = start.elapsed();
-    let upload = uploaded_at.map_or(total, |at| at.duration_since(start));
-    Ok(Timing {
-        bytes_in,
-        bytes_out,
-        upload_s: upload.as_secs_f64(),
-        compute_s,
-        download_s: (total - upload).as_secs_f64(),
-    })
+    Ok(reached.timing(start, bytes_in, bytes_out))
+}
+
+/// A program with what it runs on and in.
+pub struct Running<'a, 'd> {
+    /// The device.
+    pub device: &'d Device,
+    /// What to do.
+    pub program: &'a Program,
+    /// Its buffers.
+    pub matrices: &'a [OnDevice],
+    /// Element type.
+    pub precision: Precision,
+    /// The handle computes in pedantic mode.
+    pub pedantic: bool,
+    /// cuSOLVER with its workspace, for a routine of LAPACK.
+    pub solver: Option<(&'a Solver, (DeviceAddress, Workspace))>,
+    /// The family, for the counters.
+    pub op: Op,
+    /// How long nothing may happen.
+    pub limit: Duration,
+}
+
+impl<'d> Running<'_, 'd> {
+    /// Everything but the commit: when this returns, all downloads are over and the copies not begun. The
+    /// downloads come in the order of their steps.
+    ///
+    /// # Errors
+    /// Any [`Failure`]; nothing of the job is in use any more.
+    ///
+    /// # Safety
+    /// As for `Staging::submit`; the guard is the one that this returns.
+    pub unsafe fn drive(
+        self,
+        work: &mut Work<'d>,
+        pieces: Pieces,
+        look: Look,
+    ) -> Result<(JobGuard<'d>, Reached), Failure> {
+        let Self {
+            device,
+            program,
+            matrices,
+            precision,
+            pedantic,
+            solver,
+            op,
+            limit,
+        } = self;
+        let steps = program.steps.len();
+        let ends = (
+            ends(steps, pieces.uploads.iter().map(|u| u.step)),
+            ends(steps, pieces.downloads.iter().map(|d| d.step)),
+        );
+        let copies = pieces.copies.len();
+        let job = Job::new(pieces, steps, limit, look);
+        work.unsettle();
+        // SAFETY: forwarded.
+        let guard = unsafe { device.staging.submit(job) };
+        if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, || true) {
+            guard.release(Kind::CopyOut, copies);
+        }
+        let mut driver = Driver {
+            device,
+            program,
+            work,
+            guard: &guard,
+            matrices,
+            precision,
+            pedantic,
+            solver,
+            ends,
+            awaited: awaited(program),
+            op,
+            limit,
+            at: Reached::default(),
+        };
+        driver.drive()?;
+        let reached = driver.at;
+        // Everything that was queued has been seen to be over.
+        work.settle();
+        Ok((guard, reached))
+    }
 }
 
 /// Everything has succeeded: the result goes from scratch to the caller. Nothing in it can fail.
@@ -327,7 +376,7 @@ pub fn internal(what: &str) -> Failure {
 }
 
 /// Pieces of the steps up to each one, from the steps of pieces in order.
-pub fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
+fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut ends = vec![0; steps];
     of_pieces.for_each(|step| ends[step] += 1);
     let mut sum = 0;
@@ -339,7 +388,7 @@ pub fn ends(steps: usize, of_pieces: impl Iterator<Item = usize>) -> Vec<usize> 
 }
 
 /// Steps whose kernels somebody waits for: downloads, a later step, or the end of the call.
-pub fn awaited(program: &Program) -> Vec<bool> {
+fn awaited(program: &Program) -> Vec<bool> {
     let steps = &program.steps;
     let mut awaited: Vec<bool> = steps.iter().map(|s| !s.downloads.is_empty()).collect();
     let of_later = steps.iter().filter_map(|s| s.after.checked_sub(1));
@@ -383,10 +432,15 @@ fn fresh_pages(call: &Level3Call<'_>, scratch: Option<&Scratch>) -> Vec<core::op
         None if call.c.ld() > 2 * call.m => return Vec::new(),
         None => call.c.address_range(),
     };
-    if range.len() < POPULATE_MIN_BYTES || !host::is_fresh(&range) {
+    fresh(&range)
+}
+
+/// Huge pages of memory that nobody has touched.
+pub fn fresh(range: &core::ops::Range<usize>) -> Vec<core::ops::Range<usize>> {
+    if range.len() < POPULATE_MIN_BYTES || !host::is_fresh(range) {
         return Vec::new();
     }
-    host::huge_pages(&range)
+    host::huge_pages(range)
 }
 
 /// Where a download piece comes from.

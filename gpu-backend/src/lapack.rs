@@ -9,20 +9,18 @@
 
 use crate::copy::infinity_bits;
 use crate::device::{Device, Work};
-use crate::driver::{Driver, Reached};
 use crate::execute::{
-    Cutter, POPULATE_MIN_BYTES, awaited, bytes_of, commit, copies, ends, has_zero_diagonal,
-    internal, owned, part_bytes, place,
+    Cutter, Running, bytes_of, commit, copies, fresh, has_zero_diagonal, internal, owned,
+    part_bytes, place,
 };
-use crate::host;
 use crate::kernel::{DeviceKernel, environment_asks_otherwise};
 use crate::overlap::overlaps;
 use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
 use crate::plan::program::Operand;
 use crate::scratch::Scratch;
 use crate::solver::{Solver, Workspace, nowhere};
-use crate::staging::job::{Job, Kind, Look, Pieces};
-use crate::testing::{self, Gate};
+use crate::staging::job::{Look, Pieces};
+use crate::testing;
 use call::{
     Failure, LapackCall, MatMut, MatRef, Matrix, Op, Precision, Timing, Vector, VectorKind,
 };
@@ -148,11 +146,7 @@ impl Short {
 
     /// Element `i` as a signed number of the integer types.
     fn int(&self, i: usize) -> i64 {
-        let bytes = &self.bytes()[i * self.elem_bytes..][..self.elem_bytes];
-        match bytes {
-            [a, b, c, d] => i64::from(i32::from_ne_bytes([*a, *b, *c, *d])),
-            bytes => bytes.try_into().map_or(0, i64::from_ne_bytes),
-        }
+        integer(&self.bytes()[i * self.elem_bytes..][..self.elem_bytes])
     }
 
     /// Element `i` as a real number; the real part of a complex one.
@@ -179,10 +173,7 @@ impl Short {
             return Ok(());
         }
         for pivot in bytes.chunks_exact(data.elem_bytes()) {
-            let pivot = match pivot {
-                [a, b, c, d] => i64::from(i32::from_ne_bytes([*a, *b, *c, *d])),
-                pivot => pivot.try_into().map_or(0, i64::from_ne_bytes),
-            };
+            let pivot = integer(pivot);
             // cuSOLVER would follow it out of the matrix.
             if pivot < 1 || pivot > order as i64 {
                 return Err(Failure::Unsupported("pivots that no factorisation gave"));
@@ -198,6 +189,14 @@ impl Short {
         let data = self.words.as_mut_ptr().cast();
         // SAFETY: the words have at least so many bytes, and any bytes are words.
         unsafe { core::slice::from_raw_parts_mut(data, bytes) }
+    }
+}
+
+/// A signed number of 4 or 8 bytes; 0 for any other length.
+fn integer(bytes: &[u8]) -> i64 {
+    match bytes {
+        [a, b, c, d] => i64::from(i32::from_ne_bytes([*a, *b, *c, *d])),
+        bytes => bytes.try_into().map_or(0, i64::from_ne_bytes),
     }
 }
 
@@ -298,10 +297,7 @@ fn prepare<'d>(
     match work.take_block(needed_bytes) {
         Ok(()) => Ok((solver, work, size)),
         Err(failure) => {
-            let short = matches!(failure, Failure::OutOfMemory { .. });
-            if short && device.pool.counts().0 > tried {
-                device.pool.back_off(needed_bytes);
-            }
+            device.pool.note_refusal(&failure, needed_bytes, tried);
             Err(failure)
         }
     }
@@ -348,7 +344,7 @@ fn stream<'d>(
         match (&mut call.matrices[number], &mut scratches[number]) {
             (Some(Matrix::Out(view)), _) => {
                 if whole && view.ld() <= 2 * view.rows() {
-                    pieces.populate.extend(fresh(view.as_ref()));
+                    pieces.populate.extend(fresh(&view.address_range()));
                 }
                 pieces
                     .downloads
@@ -362,7 +358,7 @@ fn stream<'d>(
                 pieces.downloads.extend(owned(target, &parts, sources)?);
                 let from = scratch.matrix(rows, cols, elem_bytes).ok_or_else(small)?;
                 if whole && !warm {
-                    pieces.populate.extend(fresh(from));
+                    pieces.populate.extend(fresh(&from.address_range()));
                 }
                 pieces.copies.extend(copies(from, view.reborrow(), &parts)?);
             }
@@ -378,52 +374,29 @@ fn stream<'d>(
         }
     }
     pieces.downloads.sort_by_key(|d| d.step);
-    let steps = program.steps.len();
-    let ends = (
-        ends(steps, pieces.uploads.iter().map(|u| u.step)),
-        ends(steps, pieces.downloads.iter().map(|d| d.step)),
-    );
     let copies = pieces.copies.len();
     let look = match (program.unscaled_only, program.finite_only) {
         (true, _) => Look::Largest(part_bytes(precision)),
         (_, true) => Look::Finite(part_bytes(precision)),
         _ => Look::Nothing,
     };
-    let job = Job::new(pieces, steps, limit, look);
     work.mark(0).map_err(|e| device.health.note(&e))?;
     let at = work.address() + program.bytes(elem_bytes);
-    work.unsettle();
-    // SAFETY: the operands and results are borrowed through `call`, scratch, short vectors and block by this
-    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
-    // operands that are read (they overlap no result: `check`), and each tile is one piece's own. Copies read
-    // scratch tiles and write the results only after the downloads that fill the scratch are over.
-    let guard = unsafe { device.staging.submit(job) };
-    if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, || true) {
-        guard.release(Kind::CopyOut, copies);
-    }
-    let mut driver = Driver {
+    let running = Running {
         device,
         program,
-        work,
-        guard: &guard,
         matrices: &matrices,
         precision,
         pedantic: true,
         solver: Some((solver, (at, workspace))),
-        ends,
-        awaited: awaited(program),
         op: call.op,
         limit,
-        at: Reached::default(),
     };
-    driver.drive()?;
-    let Reached {
-        compute_s,
-        uploaded_at,
-        ..
-    } = driver.at;
-    // Everything that was queued has been seen to be over.
-    work.settle();
+    // SAFETY: the operands and results are borrowed through `call`, scratch, short vectors and block by this
+    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
+    // operands that are read (they overlap no result: `check`), and each tile is one piece's own. Copies read
+    // scratch tiles and write the results only after the downloads that fill the scratch are over.
+    let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
     if program.unscaled_only && !is_unscaled(guard.largest(), part_bytes(precision)) {
         return Err(Failure::Unsupported("a matrix that LAPACK scales").into());
     }
@@ -451,24 +424,7 @@ fn stream<'d>(
             view.write_column_piece(0, 0, &bytes);
         }
     }
-    let total = start.elapsed();
-    let upload = uploaded_at.map_or(total, |at| at.duration_since(start));
-    Ok(Timing {
-        bytes_in,
-        bytes_out,
-        upload_s: upload.as_secs_f64(),
-        compute_s,
-        download_s: total.saturating_sub(upload).as_secs_f64(),
-    })
-}
-
-/// Huge pages of memory that nobody has touched.
-fn fresh(view: MatRef<'_>) -> Vec<core::ops::Range<usize>> {
-    let range = view.address_range();
-    if range.len() < POPULATE_MIN_BYTES || !host::is_fresh(&range) {
-        return Vec::new();
-    }
-    host::huge_pages(&range)
+    Ok(reached.timing(start, bytes_in, bytes_out))
 }
 
 /// True if LAPACK computes with the matrix as it is: its largest element, of these bits, lies between

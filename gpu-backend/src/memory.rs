@@ -206,8 +206,16 @@ impl Pool {
         }
     }
 
+    /// After a failed [`Pool::take`] of `bytes` bytes, where there had been `tried` allocations ([`Pool::counts`]):
+    /// if the device itself was asked and had them not, that is remembered.
+    pub fn note_refusal(&self, failure: &Failure, bytes: u64, tried: u64) {
+        if matches!(failure, Failure::OutOfMemory { .. }) && self.counts().0 > tried {
+            self.back_off(bytes);
+        }
+    }
+
     /// Remembers that the device had no `bytes` bytes.
-    pub fn back_off(&self, bytes: u64) {
+    fn back_off(&self, bytes: u64) {
         self.state.lock().refused = Some((bytes, Instant::now()));
     }
 
