@@ -105,6 +105,28 @@ pub struct CudaError {
 }
 
 impl CudaError {
+    /// What a function of cuBLAS or cuSOLVER returned, whose codes `name` knows.
+    ///
+    /// # Errors
+    /// Any code but success.
+    pub(crate) fn check(
+        function: &'static str,
+        code: Code,
+        origin: Origin,
+        name: fn(Code) -> Option<&'static str>,
+    ) -> Result<(), Self> {
+        if code == sys::SUCCESS {
+            return Ok(());
+        }
+        let name = name(code).unwrap_or("a code that is not documented").into();
+        Err(Self {
+            function,
+            code,
+            name,
+            origin,
+        })
+    }
+
     /// True if the device or its context is gone.
     pub fn is_fatal(&self) -> bool {
         match self.origin {

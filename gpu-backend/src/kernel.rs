@@ -368,7 +368,7 @@ impl Cuda {
         d: &DeviceKernel<'_>,
         ((m, n), a, c): ((usize, usize), Place, Place),
     ) -> Result<(), CudaError> {
-        let (name, function) = geams.0[d.number().0];
+        let (name, function) = geams.geam[d.number().0];
         let (op, none) = (d.operation(Trans::C), d.operation(Trans::N));
         let (one, zero) = (d.scalar(Scalar::ONE), d.scalar(Scalar::ZERO));
         let ((a, lda), (c, ldc)) = (d.at(a), d.at(c));

@@ -110,18 +110,7 @@ impl Cuda {
     }
 
     pub(crate) fn blas(&self, function: &'static str, code: Code) -> Result<(), CudaError> {
-        if code == sys::SUCCESS {
-            return Ok(());
-        }
-        let name = sys::blas_code_name(code)
-            .unwrap_or("a code that is not documented")
-            .into();
-        Err(CudaError {
-            function,
-            code,
-            name,
-            origin: Origin::Blas,
-        })
+        CudaError::check(function, code, Origin::Blas, sys::blas_code_name)
     }
 
     /// Starts the driver in this process.

@@ -89,18 +89,7 @@ fn types(precision: Precision) -> (cudaDataType_t, cudaDataType_t) {
 }
 
 fn check(function: &'static str, code: Code) -> Result<(), CudaError> {
-    if code == sys::SUCCESS {
-        return Ok(());
-    }
-    let name = sys::solver_code_name(code)
-        .unwrap_or("a code that is not documented")
-        .into();
-    Err(CudaError {
-        function,
-        code,
-        name,
-        origin: Origin::Solver,
-    })
+    CudaError::check(function, code, Origin::Solver, sys::solver_code_name)
 }
 
 /// A size as the 32-bit routines take it; the planner refuses larger ones.

@@ -214,25 +214,23 @@ pub type Trsm = unsafe extern "C" fn(
     i64,
 ) -> Code;
 
-macro_rules! families {
-    ($($field:ident: [$type:ident; $count:literal] = $($name:literal)*;)*) => {
-        /// Level-3 BLAS beside gemm, with 64-bit dimensions; each family by precision, in the order
-        /// S, D, C, Z (C, Z where only complex ones exist).
-        ///
-        /// # Source
-        /// cuBLAS library documentation, 12.0 to 13.1: the `_64` interfaces.
-        pub struct Level3 {
-            $(#[doc = concat!("cublas?", stringify!($field))] pub $field: [(&'static str, $type); $count],)*
+macro_rules! tables {
+    ($(#[$doc:meta])* $table:ident, $prefix:literal {
+        $($field:ident: [$type:ident; $count:literal] = $($name:literal)*;)*
+    }) => {
+        $(#[$doc])*
+        pub struct $table {
+            $(#[doc = concat!($prefix, stringify!($field))] pub $field: [(&'static str, $type); $count],)*
         }
 
-        impl Level3 {
+        impl $table {
             /// Looks every symbol up.
             ///
             /// # Errors
             /// The first name that the library lacks.
             ///
             /// # Safety
-            /// `library` is cuBLAS, and is never unloaded.
+            /// `library` is the one of these functions, and is never unloaded.
             pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
                 Ok(Self { $($field: [$({
                     // SAFETY: the caller names the right library, so the symbol has the type that its
@@ -245,16 +243,23 @@ macro_rules! families {
     };
 }
 
-families! {
-    symm: [Symm; 4] = "cublasSsymm_v2_64" "cublasDsymm_v2_64" "cublasCsymm_v2_64" "cublasZsymm_v2_64";
-    hemm: [Symm; 2] = "cublasChemm_v2_64" "cublasZhemm_v2_64";
-    syrk: [Syrk; 4] = "cublasSsyrk_v2_64" "cublasDsyrk_v2_64" "cublasCsyrk_v2_64" "cublasZsyrk_v2_64";
-    herk: [Syrk; 2] = "cublasCherk_v2_64" "cublasZherk_v2_64";
-    syr2k: [Syr2k; 4] =
-        "cublasSsyr2k_v2_64" "cublasDsyr2k_v2_64" "cublasCsyr2k_v2_64" "cublasZsyr2k_v2_64";
-    her2k: [Syr2k; 2] = "cublasCher2k_v2_64" "cublasZher2k_v2_64";
-    trmm: [Trmm; 4] = "cublasStrmm_v2_64" "cublasDtrmm_v2_64" "cublasCtrmm_v2_64" "cublasZtrmm_v2_64";
-    trsm: [Trsm; 4] = "cublasStrsm_v2_64" "cublasDtrsm_v2_64" "cublasCtrsm_v2_64" "cublasZtrsm_v2_64";
+tables! {
+    /// Level-3 BLAS beside gemm, with 64-bit dimensions; each family by precision, in the order
+    /// S, D, C, Z (C, Z where only complex ones exist).
+    ///
+    /// # Source
+    /// cuBLAS library documentation, 12.0 to 13.1: the `_64` interfaces.
+    Level3, "cublas?" {
+        symm: [Symm; 4] = "cublasSsymm_v2_64" "cublasDsymm_v2_64" "cublasCsymm_v2_64" "cublasZsymm_v2_64";
+        hemm: [Symm; 2] = "cublasChemm_v2_64" "cublasZhemm_v2_64";
+        syrk: [Syrk; 4] = "cublasSsyrk_v2_64" "cublasDsyrk_v2_64" "cublasCsyrk_v2_64" "cublasZsyrk_v2_64";
+        herk: [Syrk; 2] = "cublasCherk_v2_64" "cublasZherk_v2_64";
+        syr2k: [Syr2k; 4] =
+            "cublasSsyr2k_v2_64" "cublasDsyr2k_v2_64" "cublasCsyr2k_v2_64" "cublasZsyr2k_v2_64";
+        her2k: [Syr2k; 2] = "cublasCher2k_v2_64" "cublasZher2k_v2_64";
+        trmm: [Trmm; 4] = "cublasStrmm_v2_64" "cublasDtrmm_v2_64" "cublasCtrmm_v2_64" "cublasZtrmm_v2_64";
+        trsm: [Trsm; 4] = "cublasStrsm_v2_64" "cublasDtrsm_v2_64" "cublasCtrsm_v2_64" "cublasZtrsm_v2_64";
+    }
 }
 
 /// `cublas?geam`: op of A, op of B, m, n, alpha, A, lda, beta, B, ldb, C, ldc.
@@ -274,30 +279,10 @@ pub type Geam = unsafe extern "C" fn(
     i64,
 ) -> Code;
 
-/// cuBLAS's matrix addition, which only LAPACK needs (as a transpose), by precision: S, D, C, Z.
-pub struct Geams(pub [(&'static str, Geam); 4]);
-
-impl Geams {
-    /// Looks every symbol up.
-    ///
-    /// # Errors
-    /// The first name that the library lacks.
-    ///
-    /// # Safety
-    /// `library` is cuBLAS, and is never unloaded.
-    pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
-        let look = |name: &'static str| {
-            // SAFETY: the caller names the right library, so the symbol has the type that its vendor's
-            // header declares, which is what `Geam` repeats.
-            let symbol = unsafe { library.get::<Geam>(name.as_bytes()) };
-            symbol.map(|symbol| (name, *symbol)).map_err(|_| name)
-        };
-        Ok(Self([
-            look("cublasSgeam_64")?,
-            look("cublasDgeam_64")?,
-            look("cublasCgeam_64")?,
-            look("cublasZgeam_64")?,
-        ]))
+tables! {
+    /// cuBLAS's matrix addition, which only LAPACK needs (as a transpose), by precision: S, D, C, Z.
+    Geams, "cublas?" {
+        geam: [Geam; 4] = "cublasSgeam_64" "cublasDgeam_64" "cublasCgeam_64" "cublasZgeam_64";
     }
 }
 
@@ -551,46 +536,22 @@ pub type Potri = unsafe extern "C" fn(
     *mut c_int,
 ) -> Code;
 
-macro_rules! typed {
-    ($($field:ident: $type:ident = $($name:literal)*;)*) => {
-        /// The cuSOLVER routines that exist for each type, with 32-bit dimensions, in the order S, D, C, Z.
-        ///
-        /// # Source
-        /// cuSOLVER library documentation, 11.4 (CUDA 12.0) to 12.0.
-        pub struct SolverTyped {
-            $(#[doc = concat!("cusolverDn?", stringify!($field))] pub $field: [(&'static str, $type); 4],)*
-        }
-
-        impl SolverTyped {
-            /// Looks every symbol up.
-            ///
-            /// # Errors
-            /// The first name that the library lacks.
-            ///
-            /// # Safety
-            /// `library` is cuSOLVER, and is never unloaded.
-            pub unsafe fn resolve(library: &Library) -> Result<Self, &'static str> {
-                Ok(Self { $($field: [$({
-                    // SAFETY: the caller names the right library, so the symbol has the type that its
-                    // vendor's header declares, which is what this table repeats.
-                    let symbol = unsafe { library.get::<$type>(concat!($name, "\0").as_bytes()) };
-                    ($name, *symbol.map_err(|_| $name)?)
-                }),*],)* })
-            }
-        }
-    };
-}
-
-typed! {
-    orgqr_size: OrgqrSize = "cusolverDnSorgqr_bufferSize" "cusolverDnDorgqr_bufferSize"
-        "cusolverDnCungqr_bufferSize" "cusolverDnZungqr_bufferSize";
-    orgqr: Orgqr = "cusolverDnSorgqr" "cusolverDnDorgqr" "cusolverDnCungqr" "cusolverDnZungqr";
-    ormqr_size: OrmqrSize = "cusolverDnSormqr_bufferSize" "cusolverDnDormqr_bufferSize"
-        "cusolverDnCunmqr_bufferSize" "cusolverDnZunmqr_bufferSize";
-    ormqr: Ormqr = "cusolverDnSormqr" "cusolverDnDormqr" "cusolverDnCunmqr" "cusolverDnZunmqr";
-    potri_size: PotriSize = "cusolverDnSpotri_bufferSize" "cusolverDnDpotri_bufferSize"
-        "cusolverDnCpotri_bufferSize" "cusolverDnZpotri_bufferSize";
-    potri: Potri = "cusolverDnSpotri" "cusolverDnDpotri" "cusolverDnCpotri" "cusolverDnZpotri";
+tables! {
+    /// The cuSOLVER routines that exist for each type, with 32-bit dimensions, in the order S, D, C, Z.
+    ///
+    /// # Source
+    /// cuSOLVER library documentation, 11.4 (CUDA 12.0) to 12.0.
+    SolverTyped, "cusolverDn?" {
+        orgqr_size: [OrgqrSize; 4] = "cusolverDnSorgqr_bufferSize" "cusolverDnDorgqr_bufferSize"
+            "cusolverDnCungqr_bufferSize" "cusolverDnZungqr_bufferSize";
+        orgqr: [Orgqr; 4] = "cusolverDnSorgqr" "cusolverDnDorgqr" "cusolverDnCungqr" "cusolverDnZungqr";
+        ormqr_size: [OrmqrSize; 4] = "cusolverDnSormqr_bufferSize" "cusolverDnDormqr_bufferSize"
+            "cusolverDnCunmqr_bufferSize" "cusolverDnZunmqr_bufferSize";
+        ormqr: [Ormqr; 4] = "cusolverDnSormqr" "cusolverDnDormqr" "cusolverDnCunmqr" "cusolverDnZunmqr";
+        potri_size: [PotriSize; 4] = "cusolverDnSpotri_bufferSize" "cusolverDnDpotri_bufferSize"
+            "cusolverDnCpotri_bufferSize" "cusolverDnZpotri_bufferSize";
+        potri: [Potri; 4] = "cusolverDnSpotri" "cusolverDnDpotri" "cusolverDnCpotri" "cusolverDnZpotri";
+    }
 }
 
 /// Names of cuSOLVER's status codes.
