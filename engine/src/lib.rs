@@ -116,33 +116,38 @@ fn setup(host: &HostTable, complaints: &mut Vec<String>) -> Setup {
 }
 
 unsafe extern "C" fn route(call: *const RoutedCall) -> u32 {
-    // SAFETY: the door's call, alive until this returns.
-    let Some(raw) = (unsafe { call.as_ref() }) else {
-        return OUTCOME_UNTOUCHED;
-    };
-    if raw.struct_bytes as usize != size_of::<RoutedCall>() {
-        return OUTCOME_UNTOUCHED;
-    }
-    match catch_unwind(|| SLOT.usable()) {
+    // SAFETY: forwarded from the door.
+    match unsafe { given(call, |raw| raw.struct_bytes) } {
         // SAFETY: forwarded from the door.
-        Ok(Some(engine)) => unsafe { engine.route(raw) },
-        _ => OUTCOME_UNTOUCHED,
+        Some((raw, engine)) => unsafe { engine.route(raw) },
+        None => OUTCOME_UNTOUCHED,
     }
 }
 
 unsafe extern "C" fn route_lapack(call: *const RoutedLapack) -> u32 {
-    // SAFETY: the door's call, alive until this returns.
-    let Some(raw) = (unsafe { call.as_ref() }) else {
-        return OUTCOME_UNTOUCHED;
-    };
-    if raw.struct_bytes as usize != size_of::<RoutedLapack>() {
-        return OUTCOME_UNTOUCHED;
-    }
-    match catch_unwind(|| SLOT.usable()) {
+    // SAFETY: forwarded from the door.
+    match unsafe { given(call, |raw| raw.struct_bytes) } {
         // SAFETY: forwarded from the door.
-        Ok(Some(engine)) => unsafe { engine.route_lapack(raw) },
-        _ => OUTCOME_UNTOUCHED,
+        Some((raw, engine)) => unsafe { engine.route_lapack(raw) },
+        None => OUTCOME_UNTOUCHED,
     }
+}
+
+/// A call that came, and the engine for it; `None` for a call of another size and where no engine may be used.
+///
+/// # Safety
+/// `call` is null or a call in progress, alive during `'a`.
+unsafe fn given<'a, T>(
+    call: *const T,
+    struct_bytes: fn(&T) -> u32,
+) -> Option<(&'a T, &'static Engine)> {
+    // SAFETY: the caller's promise.
+    let raw = unsafe { call.as_ref() }?;
+    if struct_bytes(raw) as usize != size_of::<T>() {
+        return None;
+    }
+    let engine = catch_unwind(|| SLOT.usable()).ok().flatten()?;
+    Some((raw, engine))
 }
 
 extern "C" fn finish() {

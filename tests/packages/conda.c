@@ -1,22 +1,12 @@
 /* A program of a conda environment: BLAS, CBLAS and LAPACK under conda-forge's names. Arguments: words that
  * must be part of a mapped file's name, or !word for those that must not. With -DLAPACK_ONLY it needs
  * liblapack.so.3 and nothing else. */
-#include <stdio.h>
-#include <string.h>
+#include "mapped.h"
 
 void dgesv_(const int *, const int *, double *, const int *, int *, double *, const int *, int *);
 void cblas_dgemm(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *,
                  int);
 double ddot_(const int *, const double *, const int *, const double *, const int *);
-
-static int mapped(const char *word) {
-    char line[4096];
-    FILE *maps = fopen("/proc/self/maps", "r");
-    int found = 0;
-    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, word) != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
 
 int main(int argc, char **argv) {
     int two = 2, one = 1, pivots[2], info = -1;
@@ -34,12 +24,5 @@ int main(int argc, char **argv) {
         printf("dgesv: info %d, %g %g\n", info, b[0], b[1]);
         return 1;
     }
-    for (int i = 1; i < argc; i++) {
-        int unwanted = argv[i][0] == '!';
-        if (mapped(argv[i] + unwanted) == unwanted) {
-            printf("%s is %smapped\n", argv[i] + unwanted, unwanted ? "" : "not ");
-            return 1;
-        }
-    }
-    return 0;
+    return judge_mapped(argc, argv);
 }

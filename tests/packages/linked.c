@@ -2,9 +2,8 @@
  * OpenBLAS's own functions. Arguments: a word that must be part of a mapped file's name, or !word for one
  * that must not. */
 #define _GNU_SOURCE
+#include "mapped.h"
 #include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
 
 void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *, const double *,
             const int *, const double *, const int *, const double *, double *, const int *);
@@ -12,15 +11,6 @@ void dgesv_(const int *, const int *, double *, const int *, int *, double *, co
 void openblas_set_num_threads(int);
 int openblas_get_num_threads(void);
 char *openblas_get_config(void);
-
-static int mapped(const char *word) {
-    char line[4096];
-    FILE *maps = fopen("/proc/self/maps", "r");
-    int found = 0;
-    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, word) != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
 
 int main(int argc, char **argv) {
     int two = 2, one = 1, pivots[2], info = -1;
@@ -43,12 +33,5 @@ int main(int argc, char **argv) {
         printf("LAPACKE_dgesv %s\n", lapacke ? "fails" : "is missing");
         return 1;
     }
-    for (int i = 1; i < argc; i++) {
-        int unwanted = argv[i][0] == '!';
-        if (mapped(argv[i] + unwanted) == unwanted) {
-            printf("%s is %smapped\n", argv[i] + unwanted, unwanted ? "" : "not ");
-            return 1;
-        }
-    }
-    return 0;
+    return judge_mapped(argc, argv);
 }
