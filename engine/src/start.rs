@@ -99,7 +99,7 @@ impl Start {
     }
 
     /// Begins in the background, unless that was done. `start` runs on a thread of its own, `report`
-    /// after the outcome is visible to waiters.
+    /// before the outcome is visible to waiters.
     pub fn begin(
         &'static self,
         start: impl FnOnce() -> Result<Device, StartFailure> + Send + 'static,
@@ -133,8 +133,12 @@ impl Start {
                     line: "starting the GPU failed inside".to_owned(),
                 })
             });
-            let outcome = self.end(outcome);
-            report(began.elapsed().as_secs_f64(), outcome);
+            // First: who waits may end the process, and the line with it. Whatever becomes of the report,
+            // nobody waits for ever.
+            let took_s = began.elapsed().as_secs_f64();
+            let report = || report(took_s, &outcome);
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
+            self.end(outcome);
         }));
         if let Err(e) = spawned {
             let line = format!("the thread that starts the GPU cannot be created: {e}");
@@ -143,12 +147,11 @@ impl Start {
     }
 
     /// Publishes the outcome, and wakes everybody who waits for it.
-    fn end(&self, outcome: Result<Device, StartFailure>) -> &Result<Device, StartFailure> {
-        let outcome = self.outcome.get_or_init(|| outcome);
+    fn end(&self, outcome: Result<Device, StartFailure>) {
+        self.outcome.get_or_init(|| outcome);
         // Who has seen no outcome sleeps by now, or has not locked yet and will see it.
         drop(self.waiters.lock());
         self.done.notify_all();
-        outcome
     }
 
     /// Waits until the GPU is ready or cannot be used, at most `limit`. Returns the time it took.
