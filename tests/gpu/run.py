@@ -27,12 +27,13 @@ arguments.add_argument("--threads", type=int, default=min(16, os.cpu_count() or 
 arguments.add_argument("--sim", metavar="DIR", help="folder of the simulated CUDA")
 arguments.add_argument("--lapack-n", metavar="N,N", help="sizes of the LAPACK calls through the libraries (2000,4000)")
 arguments.add_argument("--bench-n", type=int, metavar="N", help="size of lapack_bench (1024)")
+arguments.add_argument("--minutes", type=float, default=1, help="how long the threads of the endurance part go on (1)")
 arguments.add_argument("--precisions", metavar="LETTERS", help="of netlib's LAPACK programs (sdcz)")
-arguments.add_argument("--only", metavar="LIST", help="only these of blas, netlib-lapack, lapack-bench, lapack, with commas between")
+arguments.add_argument("--only", metavar="LIST", help="only these of blas, netlib-lapack, lapack-bench, lapack, endurance, programs, with commas between")
 arguments.add_argument("--ctypes", action="store_true", help=argparse.SUPPRESS)
 arguments.add_argument("--numpy", action="store_true", help=argparse.SUPPRESS)
 options = arguments.parse_args()
-unknown = [part for part in (options.only or "").split(",") if part not in ("", "blas", "netlib-lapack", "lapack-bench", "lapack")]
+unknown = [part for part in (options.only or "").split(",") if part not in ("", "blas", "netlib-lapack", "lapack-bench", "lapack", "endurance", "programs")]
 if unknown:
     arguments.error(f"--only: no part {unknown}")
 
@@ -50,11 +51,11 @@ def row(name, held, detail):
     print(f"{result:8} {name}: {detail}", flush=True)
 
 
-def run(command, env, **more):
+def run(command, env, deadline_s=DEADLINE_S, **more):
     try:
-        return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=DEADLINE_S, **more)
+        return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=deadline_s, **more)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"still running after {DEADLINE_S} s")
+        return subprocess.CompletedProcess(command, 124, "", f"still running after {deadline_s} s")
     except OSError as error:
         return subprocess.CompletedProcess(command, 127, "", str(error))
 
@@ -270,6 +271,47 @@ def random_calls():
     row("random level-3 calls, force, threshold 0", summary["failed"] == 0 and len(device) == 40 and not fallbacks, detail)
 
 
+# Calls of one run of the endurance part, whose dimensions reach 300; and the work, m n k, from which they go to
+# the device: about half of them.
+ENDURANCE_CALLS, ENDURANCE_THRESHOLD = 20_000, 16**3
+
+
+def endurance():
+    """16 threads, all routines and precisions, sizes on both sides of the threshold, each result checked."""
+    until, seed, passed, largest, on_device, wrong = time.time() + 60 * options.minutes, 0, 0, 0.0, 0, []
+    while not wrong and (seed == 0 or time.time() < until):
+        seed += 1
+        log, variables = logged(f"endurance-{seed}")
+        calls_wanted = 400 if options.sim else ENDURANCE_CALLS
+        command = [os.path.join(HERE, "level3-random"), "--library", os.path.join(lib, "libblas.so.3"), "--calls", str(calls_wanted)]
+        command += ["--threads", "16", "--most", "300", "--seed", str(1000 + seed), "--json", "--except", "openblas-nan-beta"]
+        env = environment(GPU_OFFLOAD="force", GPU_OFFLOAD_THRESHOLD=ENDURANCE_THRESHOLD, OPENBLAS_NUM_THREADS=1, **variables)
+        done = run(command, env)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        summary = next((line for line in lines if "families" in line), None)
+        device, fallbacks = calls(log)
+        if os.path.exists(log):
+            os.remove(log)
+        if summary is None or summary["failed"] or fallbacks or not device:
+            wrong.append(f"seed {1000 + seed}: {[line for line in lines if line is not summary][:3] or last_words(done)}, on the CPU {fallbacks}")
+            break
+        passed, on_device = passed + summary["passed"], on_device + sum(device.values())
+        largest = max(largest, summary["largest_error_of_bound"])
+    detail = wrong or f"{passed} right in {seed} processes, {on_device} of them on the device, errors up to {100 * largest:.0f} % of the bound"
+    row(f"16 threads, mixed calls on both sides of the threshold, {options.minutes:g} minutes", not wrong, detail)
+
+
+def programs():
+    """NumPy's wheels, untouched and changed: see programs.py."""
+    report = os.path.join(scratch, "programs.json")
+    command = [sys.executable, os.path.join(HERE, "programs.py"), "--prefix", options.prefix, "--threads", str(options.threads), "--out", report]
+    done = run(command + (["--sim", options.sim, "--n", "300"] if options.sim else []), dict(os.environ), deadline_s=4 * DEADLINE_S)
+    print(done.stdout)
+    last = done.stdout.splitlines()[-1] if done.stdout else last_words(done)
+    skipped = done.returncode == 0 and last.startswith("0 passed")
+    row("whole programs with NumPy's wheels", "skipped" if skipped else done.returncode == 0, last)
+
+
 def level3_ms(case, **variables):
     done = run([os.path.join(HERE, "level3")], environment(GPU_OFFLOAD="force", **variables), input=case + "\n")
     try:
@@ -389,6 +431,8 @@ PARTS = {
     "netlib-lapack": (netlib_lapack_programs,),
     "lapack-bench": (lapack_bench,),
     "lapack": (lapack_client,),
+    "endurance": (endurance,),
+    "programs": (programs,),
 }
 
 if options.ctypes:
