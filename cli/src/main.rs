@@ -21,11 +21,13 @@ pub(crate) use say;
 mod calibrate;
 mod completions;
 mod env;
+mod explain;
 mod install;
 mod man;
 mod prefix;
 mod run;
 mod status;
+mod units;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ enum Command {
     Run(run::Args),
     /// Say what is installed, which GPU there is, and where calls would go
     Status(status::Args),
+    /// Say where a call would go and why, and where that changes
+    Explain(explain::Args),
     /// Measure this machine, so that calls go where they finish sooner
     Calibrate(calibrate::Args),
     /// Put an environment's programs on the libraries
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Install(args) => install::install(&args),
         Command::Uninstall(args) => install::uninstall(&args),
