@@ -229,4 +229,6 @@ pub struct Timing {
     pub compute_s: f64,
     /// Time until the result was in the caller's memory.
     pub download_s: f64,
+    /// Part of it: time that copies between the caller's memory and other host memory took.
+    pub copy_s: f64,
 }

@@ -64,8 +64,9 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// What a call that began at `start` has cost until now.
-    pub fn timing(&self, start: Instant, bytes_in: u64, bytes_out: u64) -> Timing {
+    /// What a call that began at `start` has cost until now, with its bytes in and out, and the seconds for which
+    /// copies of the host's were waited for.
+    pub fn timing(&self, start: Instant, (bytes_in, bytes_out): (u64, u64), copy_s: f64) -> Timing {
         let total = start.elapsed();
         let upload = self
             .uploaded_at
@@ -76,6 +77,7 @@ impl Reached {
             upload_s: upload.as_secs_f64(),
             compute_s: self.compute_s,
             download_s: total.saturating_sub(upload).as_secs_f64(),
+            copy_s,
         }
     }
 }
@@ -98,8 +100,9 @@ impl Driver<'_, '_> {
             if self.at.over == steps {
                 return Ok(());
             }
-            if progress.uploaded == steps {
-                self.at.uploaded_at.get_or_insert_with(Instant::now);
+            if progress.uploaded == steps && self.at.uploaded_at.is_none() {
+                self.at.uploaded_at = Some(Instant::now());
+                self.guard.release(Kind::Keep, usize::MAX);
             }
             self.release_uploads(progress.downloaded);
             self.launch(progress.uploaded)?;

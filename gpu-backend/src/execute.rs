@@ -2,8 +2,8 @@
 //!
 //! The calling thread gates everything (`driver`), the staging threads move the data. The commit rule is kept
 //! here: a result whose old value is not read arrives directly, as its tiles are finished, since the CPU can
-//! do the whole call again; one whose old value is read goes to host scratch, and into the caller's memory
-//! only after everything has succeeded. Nothing here knows a family, but for what makes a call unfit.
+//! do the whole call again; one whose old value is read goes into the caller's memory only after everything has
+//! succeeded, from host scratch, or from the device where the old value is kept in scratch. Nothing here knows a family, but for what makes a call unfit.
 
 use crate::device::{Device, Work};
 use crate::driver::{Driver, Reached};
@@ -13,11 +13,13 @@ use crate::memory::GRAIN_BYTES;
 use crate::overlap::overlaps;
 use crate::pieces::cut;
 use crate::plan;
-use crate::plan::program::{Area, Operand, Place, Program, Rectangle, Tuning, ld_bytes, view};
+use crate::plan::program::{
+    Area, Operand, Place, Program, Rectangle, Tuning, area_bytes, ld_bytes, view,
+};
 use crate::result::DeviceAddress;
 use crate::scratch::Scratch;
 use crate::solver::{Solver, Workspace};
-use crate::staging::job::{CopyOut, Download, Job, JobGuard, Kind, Look, Pieces, Upload};
+use crate::staging::job::{CopyOut, Download, Job, JobGuard, Keep, Kind, Look, Pieces, Upload};
 use crate::testing::{self, Gate};
 use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
 use parking_lot::Mutex;
@@ -225,16 +227,15 @@ fn stream<'d>(
         populate: fresh_pages(call, scratch.as_deref()),
         ..Pieces::default()
     };
-    let (m, n) = (call.m, call.n);
     match scratch {
         None => pieces.downloads = owned(call.c.reborrow(), &parts, places)?,
-        Some(scratch) => {
-            let small = || internal("scratch too small");
-            let target = scratch.matrix_mut(m, n, elem_bytes).ok_or_else(small)?;
-            pieces.downloads = owned(target, &parts, places)?;
-            let from = scratch.matrix(m, n, elem_bytes).ok_or_else(small)?;
-            pieces.copies = copies(from, call.c.reborrow(), &parts)?;
-        }
+        Some(scratch) => in_place(
+            &mut pieces,
+            Way::Scratch,
+            &mut call.c,
+            scratch,
+            (&parts, places),
+        )?,
     }
     let (mark, _) = work.mark(0).map_err(|e| device.health.note(&e))?;
     let pedantic = {
@@ -249,7 +250,6 @@ fn stream<'d>(
         unsafe { cuda.set_workspace(&lane.handle, work.address(), bytes) }.map_err(note)?;
         pedantic
     };
-    let copies = pieces.copies.len();
     let look = match program.finite_only {
         true => Look::Finite(part_bytes(precision)),
         false => Look::Nothing,
@@ -269,9 +269,8 @@ fn stream<'d>(
     // operands (they do not overlap the result: `check`), and each tile is one piece's own. Copies read
     // scratch tiles and write the result's only after the downloads that fill the scratch are over.
     let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
-    commit(&guard, copies)?;
-    drop(guard);
-    Ok(reached.timing(start, bytes_in, bytes_out))
+    let copy_s = commit(guard, work)?;
+    Ok(reached.timing(start, (bytes_in, bytes_out), copy_s))
 }
 
 /// A program with what it runs on and in.
@@ -295,8 +294,8 @@ pub struct Running<'a, 'd> {
 }
 
 impl<'d> Running<'_, 'd> {
-    /// Everything but the commit: when this returns, all downloads are over and the copies not begun. The
-    /// downloads come in the order of their steps.
+    /// Everything but the commit: when this returns, all downloads of the steps are over, and neither late
+    /// downloads nor copies have begun. The downloads come in the order of their steps.
     ///
     /// # Errors
     /// Any [`Failure`]; nothing of the job is in use any more.
@@ -324,13 +323,16 @@ impl<'d> Running<'_, 'd> {
             ends(steps, pieces.uploads.iter().map(|u| u.step)),
             ends(steps, pieces.downloads.iter().map(|d| d.step)),
         );
-        let copies = pieces.copies.len();
+        let (copies, late) = (!pieces.copies.is_empty(), !pieces.late.is_empty());
         let job = Job::new(pieces, steps, limit, look);
         work.unsettle();
         // SAFETY: forwarded.
         let guard = unsafe { device.staging.submit(job) };
-        if copies > 0 && testing::left_out(Gate::CopiesAfterSuccess, || true) {
-            guard.release(Kind::CopyOut, copies);
+        if copies && testing::left_out(Gate::CopiesAfterSuccess, || true) {
+            guard.release(Kind::CopyOut, usize::MAX);
+        }
+        if late && testing::left_out(Gate::DeliveryAfterSuccess, || true) {
+            guard.release(Kind::Download, usize::MAX);
         }
         let mut driver = Driver {
             device,
@@ -355,20 +357,28 @@ impl<'d> Running<'_, 'd> {
     }
 }
 
-/// Everything has succeeded: the result goes from scratch to the caller. Nothing in it can fail.
-pub fn commit(guard: &JobGuard<'_>, copies: usize) -> Result<(), Failure> {
-    guard.release(Kind::CopyOut, copies);
-    loop {
-        let progress = guard.progress()?;
-        if progress.copies == 0 {
-            return Ok(());
-        }
-        guard.wait_change(progress.version, COMMIT_LOOK);
+/// Everything has succeeded: results that are read go to the caller, those first that are still on the device and
+/// whose old values are kept. Returns the seconds for which copies of the host's were waited for.
+///
+/// # Errors
+/// Any [`Failure`] of a late download; what was read is then as it was. Copies cannot fail.
+pub fn commit(guard: JobGuard<'_>, work: &mut Work<'_>) -> Result<f64, Failure> {
+    let begun = Instant::now();
+    let mut copy_s = 0.0;
+    if guard.progress()?.late > 0 {
+        guard.wait_until(|progress| {
+            progress.keeps == 0 || testing::left_out(Gate::DeliveryAfterKeeps, || true)
+        })?;
+        copy_s = begun.elapsed().as_secs_f64();
+        work.unsettle();
+        guard.deliver()?;
+        work.settle();
     }
+    let begun = Instant::now();
+    guard.release(Kind::CopyOut, usize::MAX);
+    guard.wait_until(|progress| progress.copies == 0)?;
+    Ok(copy_s + begun.elapsed().as_secs_f64())
 }
-
-/// The commit is looked at again after so long, whatever happened.
-const COMMIT_LOOK: Duration = Duration::from_secs(1);
 
 /// A fault of our own, which the call survives.
 pub fn internal(what: &str) -> Failure {
@@ -396,15 +406,6 @@ fn awaited(program: &Program) -> Vec<bool> {
         awaited[step] = true;
     }
     awaited
-}
-
-/// Bytes of the elements of a rectangle that take part.
-fn area_bytes(r: &Rectangle, area: Area, elem_bytes: usize) -> u64 {
-    let elems = match area {
-        Area::Full => (r.rows * r.cols) as u64,
-        _ => (0..r.cols).map(|j| area.rows_of(j, r.rows).1 as u64).sum(),
-    };
-    elems * elem_bytes as u64
 }
 
 /// Bytes of the parts of a result.
@@ -475,12 +476,56 @@ pub fn owned(
     Ok(tiles.into_iter().zip(sources).map(piece).collect())
 }
 
-/// Pieces of the way from scratch to the caller.
-pub fn copies(
-    from: MatRef<'_>,
-    target: MatMut<'_>,
-    parts: &Parts,
-) -> Result<Vec<CopyOut>, Failure> {
+/// How a result whose old value is read reaches the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Scratch gets the new value, which is copied to the caller when everything has succeeded.
+    Scratch,
+    /// Scratch gets the old value while kernels run, and the new one is downloaded over it when everything has
+    /// succeeded; should that fail, the old one is put back.
+    Keep,
+}
+
+/// Pieces of a result whose old value is read; scratch has room for it.
+///
+/// # Errors
+/// A fault of our own.
+pub fn in_place(
+    pieces: &mut Pieces,
+    way: Way,
+    result: &mut MatMut<'_>,
+    scratch: &mut Scratch,
+    (parts, sources): (&Parts, Vec<Source>),
+) -> Result<(), Failure> {
+    let (rows, cols, elem_bytes) = (result.rows(), result.cols(), result.elem_bytes());
+    let small = || internal("scratch too small");
+    let target = scratch.matrix_mut(rows, cols, elem_bytes);
+    let target = target.ok_or_else(small)?;
+    match way {
+        Way::Scratch => {
+            pieces.downloads.extend(owned(target, parts, sources)?);
+            let from = scratch.matrix(rows, cols, elem_bytes).ok_or_else(small)?;
+            let copies = copies(from, result.reborrow(), parts)?;
+            pieces.copies.extend(copies);
+        }
+        Way::Keep => {
+            let copies = copies(result.as_ref(), target, parts)?;
+            let kept = scratch.matrix(rows, cols, elem_bytes).ok_or_else(small)?;
+            // SAFETY: the job's guard is dropped by the function that asks for the pieces, while scratch is
+            // borrowed.
+            let kept = unsafe { lend(kept) };
+            pieces
+                .keeps
+                .extend(copies.into_iter().map(|copy| Keep { copy, kept }));
+            let late = owned(result.reborrow(), parts, sources)?;
+            pieces.late.extend(late);
+        }
+    }
+    Ok(())
+}
+
+/// Pieces of the way from one host matrix to another of the same size.
+fn copies(from: MatRef<'_>, target: MatMut<'_>, parts: &Parts) -> Result<Vec<CopyOut>, Failure> {
     let tiles = OutRegion::new(target).partition(parts);
     let tiles = tiles.map_err(|e| internal(&format!("copies {e:?}")))?;
     // SAFETY: the job's guard is dropped by the function that asks for the pieces, while both are borrowed.

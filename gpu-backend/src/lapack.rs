@@ -10,11 +10,12 @@
 use crate::copy::infinity_bits;
 use crate::device::{Device, Work};
 use crate::execute::{
-    Cutter, Running, bytes_of, commit, copies, fresh, has_zero_diagonal, internal, owned,
+    Cutter, Running, Way, bytes_of, commit, fresh, has_zero_diagonal, in_place, internal, owned,
     part_bytes, place,
 };
 use crate::kernel::{DeviceKernel, environment_asks_otherwise};
 use crate::overlap::overlaps;
+use crate::plan::keeping::keeping_pays;
 use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
 use crate::plan::program::Operand;
 use crate::scratch::Scratch;
@@ -333,6 +334,12 @@ fn stream<'d>(
         uploads,
         ..Pieces::default()
     };
+    let read = |operand| MATRICES.iter().position(|m| *m == operand);
+    let read = |operand| read(operand).is_some_and(|number| scratches[number].is_some());
+    let way = match testing::keeps(keeping_pays(program, precision, read)) {
+        true => Way::Keep,
+        false => Way::Scratch,
+    };
     let mut bytes_out = 0;
     for (number, operand) in MATRICES.into_iter().enumerate() {
         let (parts, sources) = cutter.downloads(operand);
@@ -351,16 +358,12 @@ fn stream<'d>(
                     .extend(owned(view.reborrow(), &parts, sources)?);
             }
             (Some(Matrix::InOut(view)), Some(scratch)) => {
-                let small = || internal("scratch too small");
-                let (rows, cols, warm) = (view.rows(), view.cols(), scratch.warm);
-                let target = scratch.matrix_mut(rows, cols, elem_bytes);
-                let target = target.ok_or_else(small)?;
-                pieces.downloads.extend(owned(target, &parts, sources)?);
-                let from = scratch.matrix(rows, cols, elem_bytes).ok_or_else(small)?;
-                if whole && !warm {
-                    pieces.populate.extend(fresh(&from.address_range()));
+                if whole && !scratch.warm {
+                    let room = scratch.matrix(view.rows(), view.cols(), elem_bytes);
+                    let room = room.ok_or_else(|| internal("scratch too small"))?;
+                    pieces.populate.extend(fresh(&room.address_range()));
                 }
-                pieces.copies.extend(copies(from, view.reborrow(), &parts)?);
+                in_place(&mut pieces, way, view, scratch, (&parts, sources))?;
             }
             _ => return Err(internal("no such result").into()),
         }
@@ -374,7 +377,6 @@ fn stream<'d>(
         }
     }
     pieces.downloads.sort_by_key(|d| d.step);
-    let copies = pieces.copies.len();
     let look = match (program.unscaled_only, program.finite_only) {
         (true, _) => Look::Largest(part_bytes(precision)),
         (_, true) => Look::Finite(part_bytes(precision)),
@@ -395,7 +397,8 @@ fn stream<'d>(
     // SAFETY: the operands and results are borrowed through `call`, scratch, short vectors and block by this
     // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
     // operands that are read (they overlap no result: `check`), and each tile is one piece's own. Copies read
-    // scratch tiles and write the results only after the downloads that fill the scratch are over.
+    // scratch tiles and write the results only after the downloads that fill the scratch are over; results that are
+    // kept are written only after everything has been read.
     let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
     if program.unscaled_only && !is_unscaled(guard.largest(), part_bytes(precision)) {
         return Err(Failure::Unsupported("a matrix that LAPACK scales").into());
@@ -415,8 +418,7 @@ fn stream<'d>(
         }
     }
     let vectors = answers(call, shorts)?;
-    commit(&guard, copies)?;
-    drop(guard);
+    let copy_s = commit(guard, work)?;
     for (number, bytes) in vectors {
         if let Some(Vector { data, .. }) = &mut call.vectors[number]
             && let Matrix::Out(view) | Matrix::InOut(view) = data
@@ -424,7 +426,7 @@ fn stream<'d>(
             view.write_column_piece(0, 0, &bytes);
         }
     }
-    Ok(reached.timing(start, bytes_in, bytes_out))
+    Ok(reached.timing(start, (bytes_in, bytes_out), copy_s))
 }
 
 /// True if LAPACK computes with the matrix as it is: its largest element, of these bits, lies between

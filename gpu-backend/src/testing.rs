@@ -19,6 +19,10 @@ pub enum Gate {
     DownloadsAfterKernels,
     /// The caller's old result is overwritten when everything has succeeded.
     CopiesAfterSuccess,
+    /// The caller's old result is downloaded over when everything has succeeded.
+    DeliveryAfterSuccess,
+    /// The caller's old result is downloaded over when it is kept.
+    DeliveryAfterKeeps,
     /// A chunk is filled again when its last transfer is over.
     FillAfterTransfer,
     /// A chunk is emptied when it has arrived.
@@ -44,6 +48,17 @@ mod hooks {
         Sizes::DEFAULT
     }
 
+    /// By what it costs.
+    pub const fn keeps(pays: bool) -> bool {
+        pays
+    }
+
+    /// Nothing.
+    pub const fn before_keep() {}
+
+    /// Nothing.
+    pub const fn note_put_back() {}
+
     /// cuBLAS's workspace as it is.
     pub const fn workspace_bytes(bytes: u64) -> u64 {
         bytes
@@ -62,6 +77,9 @@ mod hooks {
         left_out: Option<Gate>,
         watching: bool,
         mattered: BTreeSet<Gate>,
+        keeps: Option<bool>,
+        keep_s: f64,
+        put_back: u64,
     }
 
     static HOOKS: Mutex<Hooks> = Mutex::new(Hooks {
@@ -69,6 +87,9 @@ mod hooks {
         left_out: None,
         watching: false,
         mattered: BTreeSet::new(),
+        keeps: None,
+        keep_s: 0.0,
+        put_back: 0,
     });
 
     /// True if the order is to be left out now, where it would have held something up (`matters`).
@@ -96,6 +117,39 @@ mod hooks {
             symm_first_from_percent: 0,
             ..Sizes::DEFAULT
         }
+    }
+
+    /// Whether results of LAPACK that are read are kept, or what [`set_keeps`] asks for.
+    pub fn keeps(pays: bool) -> bool {
+        HOOKS.lock().keeps.unwrap_or(pays)
+    }
+
+    /// Waits as long as [`set_keep_delay`] says.
+    pub fn before_keep() {
+        let keep_s = HOOKS.lock().keep_s;
+        if keep_s > 0.0 {
+            std::thread::sleep(std::time::Duration::from_secs_f64(keep_s));
+        }
+    }
+
+    /// What a failed delivery has overwritten is put back.
+    pub fn note_put_back() {
+        HOOKS.lock().put_back += 1;
+    }
+
+    /// How often that happened.
+    pub fn put_back() -> u64 {
+        HOOKS.lock().put_back
+    }
+
+    /// Results of LAPACK that are read are kept, or go through scratch; `None` for what costs less.
+    pub fn set_keeps(keeps: Option<bool>) {
+        HOOKS.lock().keeps = keeps;
+    }
+
+    /// Keeping a piece takes so long at least.
+    pub fn set_keep_delay(time: std::time::Duration) {
+        HOOKS.lock().keep_s = time.as_secs_f64();
     }
 
     /// cuBLAS's workspace, or a small one for small panels: the simulation fills all memory with NaN.

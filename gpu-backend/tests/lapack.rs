@@ -9,7 +9,7 @@ use common::lapack::{
     svd_case,
 };
 use common::{Matrix, Number, Random, modulus};
-use gpu_backend::Gpu;
+use gpu_backend::{Gpu, testing};
 use std::sync::OnceLock;
 
 /// One device for the tests that only compute.
@@ -698,4 +698,26 @@ fn sixteen_threads_get_what_one_gets() {
             });
         }
     });
+}
+
+/// Results in place that go through scratch, and that are downloaded over what is kept, are the same, with
+/// several callers too.
+#[test]
+fn results_in_place_are_the_same_on_both_ways() {
+    let mut random = Random(271);
+    for precision in Precision::ALL {
+        for case in one_of_each(precision, 150, &mut random) {
+            testing::set_keeps(Some(false));
+            let scratch = case.clone().done(gpu());
+            testing::set_keeps(Some(true));
+            let kept = std::thread::scope(|scope| {
+                let calls = [(); 3].map(|()| scope.spawn(|| case.clone().done(gpu())));
+                calls.map(|call| call.join().expect("no panic"))
+            });
+            for kept in kept {
+                kept.assert_is(&scratch);
+            }
+        }
+    }
+    testing::set_keeps(None);
 }

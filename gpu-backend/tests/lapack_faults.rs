@@ -7,7 +7,7 @@ mod common;
 use call::{Failure, Precision};
 use common::lapack::{Case, one_of_each};
 use common::{Random, Sim};
-use gpu_backend::{Gpu, StartOptions};
+use gpu_backend::{Gpu, StartOptions, testing};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,12 @@ fn cases(n: usize) -> Vec<Case> {
     cases
 }
 
+/// Every case with results in place that go through scratch, and that are downloaded over what is kept.
+fn both_ways(cases: Vec<Case>) -> Vec<(Case, bool)> {
+    let with = |keeps| cases.iter().map(move |case| (case.clone(), keeps));
+    with(false).chain(with(true)).collect()
+}
+
 /// The functions that a call calls on a device that has run one before, and how often.
 fn rehearse(sim: &Sim, gpu: &Gpu, case: &Case) -> Vec<(String, u64)> {
     sim.set_fault("");
@@ -67,7 +73,8 @@ fn every_call_is_refused(kind: &str) {
     let (_guard, sim) = alone();
     let gpu = start();
     let (mut failed, mut injected) = (0, 0);
-    for case in cases(17) {
+    for (case, keeps) in both_ways(cases(17)) {
+        testing::set_keeps(Some(keeps));
         case.clone().done(&gpu);
         for (function, count) in rehearse(&sim, &gpu, &case) {
             let polls = function == "cuEventQuery";
@@ -85,6 +92,7 @@ fn every_call_is_refused(kind: &str) {
         // The device serves the next call.
         case.done(&gpu);
     }
+    testing::set_keeps(None);
     gpu.shutdown();
     assert_eq!(sim.leaks(), Vec::<String>::new());
     assert_eq!(sim.complaints(), Vec::<String>::new());
@@ -185,6 +193,45 @@ fn a_device_that_hangs_or_dies_is_given_up() {
         sim.reset();
         sim.set_delay("none:1");
     }
+}
+
+/// The device is lost at, or behind, each of the transfers that bring a result in place home: what was overwritten
+/// is put back.
+#[test]
+fn a_device_that_dies_while_operands_are_overwritten_gives_them_back() {
+    let (_guard, sim) = alone();
+    testing::set_keeps(Some(true));
+    let mut put_back = 0;
+    // Of several pieces.
+    for case in cases(150) {
+        let gpu = start();
+        case.clone().done(&gpu);
+        let calls = rehearse(&sim, &gpu, &case);
+        gpu.shutdown();
+        let of = |name: &str| {
+            let found = calls.iter().find(|(function, _)| function == name);
+            found.map_or(0, |(_, count)| *count)
+        };
+        for function in ["cuMemcpyDtoHAsync_v2", "cuMemcpy2DAsync_v2"] {
+            // The last ones.
+            for nth in (of(function).saturating_sub(4)..of(function)).map(|n| n + 1) {
+                for kind in ["lost", "late"] {
+                    sim.reset();
+                    sim.set_delay("none:1");
+                    let gpu = start();
+                    let before = testing::put_back();
+                    faulty(&sim, &gpu, &case, &format!("{function}:{nth}:{kind}"));
+                    put_back += testing::put_back() - before;
+                    gpu.shutdown();
+                }
+            }
+        }
+        sim.reset();
+        sim.set_delay("none:1");
+    }
+    testing::set_keeps(None);
+    println!("{put_back} deliveries failed");
+    assert!(put_back >= 40, "{put_back} deliveries failed");
 }
 
 /// Another process has the memory: the call is refused, and served when the memory is free again.

@@ -3,6 +3,7 @@
 
 mod build;
 mod gemm;
+pub mod keeping;
 pub mod lapack;
 pub mod program;
 mod rank_k;

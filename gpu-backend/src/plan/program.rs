@@ -459,6 +459,15 @@ impl Buffer {
     }
 }
 
+/// Bytes of the elements of a rectangle that take part.
+pub fn area_bytes(r: &Rectangle, area: Area, elem_bytes: usize) -> u64 {
+    let elems = match area {
+        Area::Full => (r.rows * r.cols) as u64,
+        _ => (0..r.cols).map(|j| area.rows_of(j, r.rows).1 as u64).sum(),
+    };
+    elems * elem_bytes as u64
+}
+
 impl Program {
     /// Device bytes of all buffers.
     pub fn bytes(&self, elem_bytes: usize) -> u64 {

@@ -10,6 +10,11 @@ pub const UP_BYTES_PER_S: f64 = 47e9;
 pub const DOWN_BYTES_PER_S: f64 = 44e9;
 /// Bytes per second each way when both are busy.
 pub const BOTH_BYTES_PER_S: f64 = 38e9;
+/// Bytes per second from scratch to the caller by all staging threads: what getrf 8192 took besides its transfers
+/// and kernels (14 ms for 512 MB, 2026-12-02).
+pub const COPY_BYTES_PER_S: f64 = 37e9;
+/// Bytes per second from the caller to scratch by half of the threads. Chosen: two thirds of all of them.
+pub const KEEP_BYTES_PER_S: f64 = 25e9;
 /// Seconds that a step's uploads take besides their bytes. Chosen, as the launch of a kernel and the wait
 /// for an event.
 pub const STEP_S: f64 = 20e-6;

@@ -1,13 +1,16 @@
 //! A job: the pieces of one call, and how far they are.
 //!
 //! The call's own thread releases pieces and sees their progress through the [`JobGuard`]; the workers
-//! report here. Nothing here moves a byte.
+//! report here. Nothing here moves a byte, but for putting back what a failed delivery has overwritten.
 
 use super::SlotMask;
 use super::queue::Queue;
+use super::worker::copy_host;
 use crate::result::DeviceAddress;
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, spin_for};
+use crate::testing;
 use call::{Area, Failure, MatRef, Rectangle, TileMut};
+use core::cell::Cell;
 use core::ops::Range;
 // Never contended: a piece is one worker's, and no model needs to look at it.
 use parking_lot::Mutex as Held;
@@ -35,7 +38,7 @@ pub struct Upload {
 
 /// Device to ordinary memory.
 pub struct Download {
-    /// The step of the program that made it.
+    /// The step of the program that made it, or [`LATE`].
     pub step: usize,
     /// Where its corner is.
     pub from: DeviceAddress,
@@ -47,6 +50,9 @@ pub struct Download {
     pub to: Held<TileMut<'static>>,
 }
 
+/// In place of a step: a download over what the caller may still need ([`JobGuard::deliver`]).
+pub const LATE: usize = usize::MAX;
+
 /// Ordinary memory to ordinary memory; cannot fail.
 pub struct CopyOut {
     /// The matrix.
@@ -55,6 +61,14 @@ pub struct CopyOut {
     pub rectangle: Rectangle,
     /// The piece of the caller's matrix, owned by this piece alone.
     pub to: Held<TileMut<'static>>,
+}
+
+/// What a late download overwrites goes to memory of ours first.
+pub struct Keep {
+    /// From the caller's matrix.
+    pub copy: CopyOut,
+    /// Where it is kept: of the same size as the caller's matrix.
+    pub kept: MatRef<'static>,
 }
 
 /// Kinds of pieces, in the order of [`Job::total`].
@@ -68,10 +82,12 @@ pub enum Kind {
     CopyOut,
     /// Pages of the result that are to be made; done if there is time while uploads are running.
     Populate,
+    /// [`Keep`]; done while nothing is to be transferred.
+    Keep,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 4;
+pub const KINDS: usize = 5;
 
 /// The pieces of one call, uploads and downloads in the order of their steps.
 #[derive(Default)]
@@ -84,6 +100,10 @@ pub struct Pieces {
     pub copies: Vec<CopyOut>,
     /// Address ranges, whole pages.
     pub populate: Vec<Range<usize>>,
+    /// What the late downloads overwrite.
+    pub keeps: Vec<Keep>,
+    /// From the device over what `keeps` keeps, piece by piece: the n-th of both are of the same elements.
+    pub late: Vec<Download>,
 }
 
 /// What uploads are looked at for, with the bytes of a real number.
@@ -123,6 +143,8 @@ struct State {
     /// Steps whose downloads are all done, from the first on.
     downloaded: usize,
     copies: usize,
+    keeps: usize,
+    late: usize,
     /// Pieces in the hands of workers.
     active: usize,
     failure: Option<Failure>,
@@ -144,17 +166,23 @@ impl State {
 
 impl Job {
     /// A job of `steps` steps.
-    pub fn new(pieces: Pieces, steps: usize, limit: Duration, look: Look) -> Self {
+    pub fn new(mut pieces: Pieces, steps: usize, limit: Duration, look: Look) -> Self {
         let mut uploads = vec![(0, 0); steps];
         pieces.uploads.iter().for_each(|u| uploads[u.step].0 += 1);
         let mut downloads = vec![0; steps];
         pieces.downloads.iter().for_each(|d| downloads[d.step] += 1);
+        let late = pieces.late.len();
+        // The last downloads, so that releasing those of the steps leaves them.
+        pieces.late.iter_mut().for_each(|d| d.step = LATE);
+        pieces.downloads.append(&mut pieces.late);
         let mut state = State {
             uploads,
             uploaded: 0,
             downloads,
             downloaded: 0,
             copies: pieces.copies.len(),
+            keeps: pieces.keeps.len(),
+            late,
             active: 0,
             failure: None,
         };
@@ -178,6 +206,7 @@ impl Job {
             p.downloads.len(),
             p.copies.len(),
             p.populate.len(),
+            p.keeps.len(),
         ]
     }
 
@@ -211,6 +240,13 @@ impl Job {
     /// A download has arrived.
     pub fn downloaded(&self, step: usize) {
         let mut state = self.state.lock();
+        if step == LATE {
+            state.late -= 1;
+            if state.late == 0 {
+                self.tell(state);
+            }
+            return;
+        }
         state.downloads[step] -= 1;
         if state.advance() {
             self.tell(state);
@@ -223,6 +259,24 @@ impl Job {
         state.copies -= 1;
         if state.copies == 0 {
             self.tell(state);
+        }
+    }
+
+    /// A piece of what will be overwritten is kept.
+    pub fn kept(&self) {
+        let mut state = self.state.lock();
+        state.keeps -= 1;
+        if state.keeps == 0 {
+            self.tell(state);
+        }
+    }
+
+    /// Puts back what late downloads may have overwritten. Nobody else is inside, and everything was kept before.
+    fn put_back(&self) {
+        testing::note_put_back();
+        let late = self.pieces.downloads.iter().filter(|d| d.step == LATE);
+        for (keep, late) in self.pieces.keeps.iter().zip(late) {
+            copy_host(keep.kept, &keep.copy.rectangle, &late.to, false);
         }
     }
 
@@ -251,18 +305,28 @@ pub struct Progress {
     pub downloaded: usize,
     /// Copies that are left.
     pub copies: usize,
+    /// Pieces that are still to be kept.
+    pub keeps: usize,
+    /// Late downloads that have not arrived.
+    pub late: usize,
 }
 
 /// A submitted job. Dropping it takes the job from the queue and waits until no thread is inside, so the
-/// memory that the pieces point to may be borrowed from whoever holds the guard.
+/// memory that the pieces point to may be borrowed from whoever holds the guard. Where late downloads have begun
+/// and not all have arrived, it then puts back what they have overwritten.
 pub struct JobGuard<'q> {
     job: Arc<Job>,
     queue: &'q Queue,
+    delivering: Cell<bool>,
 }
 
 impl<'q> JobGuard<'q> {
     pub(super) fn new(job: Arc<Job>, queue: &'q Queue) -> Self {
-        Self { job, queue }
+        Self {
+            job,
+            queue,
+            delivering: Cell::new(false),
+        }
     }
 
     /// Lets the threads take the first `count` pieces of a kind.
@@ -284,8 +348,36 @@ impl<'q> JobGuard<'q> {
                 uploaded: state.uploaded,
                 downloaded: state.downloaded,
                 copies: state.copies,
+                keeps: state.keeps,
+                late: state.late,
             }),
         }
+    }
+
+    /// Waits until enough is done.
+    ///
+    /// # Errors
+    /// The first failure of any piece.
+    pub fn wait_until(&self, enough: impl Fn(&Progress) -> bool) -> Result<(), Failure> {
+        loop {
+            let progress = self.progress()?;
+            if enough(&progress) {
+                return Ok(());
+            }
+            self.wait_change(progress.version, LOOK_AGAIN);
+        }
+    }
+
+    /// Lets the threads take the late downloads, and waits until they have arrived. Everything was kept before.
+    ///
+    /// # Errors
+    /// The first failure of any piece; dropping the guard puts everything back.
+    pub fn deliver(&self) -> Result<(), Failure> {
+        self.delivering.set(true);
+        self.release(Kind::Download, usize::MAX);
+        self.wait_until(|progress| progress.late == 0)?;
+        self.delivering.set(false);
+        Ok(())
     }
 
     /// Bits of the largest absolute value of the pieces so far ([`Look::Largest`]).
@@ -341,6 +433,9 @@ impl<'q> JobGuard<'q> {
     }
 }
 
+/// What is waited for without a limit (every piece has one) is looked at again after so long, whatever happened.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long the call's thread spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(60);
 
@@ -350,6 +445,10 @@ impl Drop for JobGuard<'_> {
         let mut state = self.job.state.lock();
         while state.active > 0 {
             self.job.changed.wait(&mut state);
+        }
+        drop(state);
+        if self.delivering.get() {
+            self.job.put_back();
         }
     }
 }

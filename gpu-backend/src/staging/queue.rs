@@ -97,9 +97,10 @@ impl State {
         let found = order.into_iter().find(|&k| entry.has(k) && self.may(k));
         // Pages are made while uploads run; after that, downloads make them as they go.
         let uploading = entry.next[0] < entry.job.total()[0];
+        let lazy = [(Kind::Populate, uploading), (Kind::Keep, true)];
         found.or_else(|| {
-            (uploading && entry.has(Kind::Populate) && self.may(Kind::Populate))
-                .then_some(Kind::Populate)
+            let may = |&(kind, now): &(Kind, bool)| now && entry.has(kind) && self.may(kind);
+            lazy.iter().find(|of| may(of)).map(|&(kind, _)| kind)
         })
     }
 
@@ -109,7 +110,7 @@ impl State {
         let mut lazy = None;
         for number in order {
             match self.choose(&self.jobs[number], before) {
-                Some(Kind::Populate) => lazy = lazy.or(Some((number, Kind::Populate))),
+                Some(kind @ (Kind::Populate | Kind::Keep)) => lazy = lazy.or(Some((number, kind))),
                 Some(kind) => return Some((number, kind)),
                 None => {}
             }
@@ -163,6 +164,8 @@ impl Queue {
             let entry = &mut state.most[kind as usize];
             *entry = (*entry).clamp(1, most);
         }
+        // The others are there at once for whatever is to be transferred.
+        state.most[Kind::Keep as usize] = (threads / 2).max(1);
     }
 
     /// Adds a job of which nothing is released yet.

@@ -10,8 +10,9 @@ use crate::copy;
 use crate::pieces::image;
 use crate::result::{Cuda, Stream};
 use crate::testing::{self, Gate};
-use call::{Failure, Rectangle};
+use call::{Failure, MatRef, Rectangle, TileMut};
 use core::mem::MaybeUninit;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -137,6 +138,15 @@ impl Worker {
                     worker.shared.shape.streaming_stores,
                 );
                 job.copied();
+                Ok(())
+            }
+            Kind::Keep => {
+                testing::before_keep();
+                copy_out(
+                    &job.pieces.keeps[taken.index].copy,
+                    worker.shared.shape.streaming_stores,
+                );
+                job.kept();
                 Ok(())
             }
             Kind::Populate => {
@@ -377,11 +387,20 @@ fn fill(chunk: &mut [MaybeUninit<u8>], piece: &Upload, pitch_bytes: usize, job: 
 }
 
 fn copy_out(piece: &CopyOut, streaming: bool) {
-    let r = piece.rectangle;
-    let mut to = piece.to.lock();
+    copy_host(piece.from, &piece.rectangle, &piece.to, streaming);
+}
+
+/// Copies a rectangle of a matrix, as far as the tile `to` has elements there.
+pub fn copy_host(
+    from: MatRef<'_>,
+    rectangle: &Rectangle,
+    to: &Mutex<TileMut<'static>>,
+    streaming: bool,
+) {
+    let mut to = to.lock();
     for j in 0..to.cols() {
         let (first, count) = to.rows_of(j);
-        let from = piece.from.column_piece(r.col0 + j, r.row0 + first, count);
+        let from = from.column_piece(rectangle.col0 + j, rectangle.row0 + first, count);
         copy::copy(to.column_mut(j), from, streaming);
     }
     copy::fence();

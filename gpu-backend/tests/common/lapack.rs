@@ -217,6 +217,18 @@ impl Case {
         }
     }
 
+    /// Every operand has the same bits.
+    pub fn assert_is(&self, other: &Self) {
+        for (x, y) in self.matrices.iter().zip(&other.matrices) {
+            if let (Some((x, _)), Some((y, _))) = (x, y) {
+                assert!(x.bytes == y.bytes, "{}: a matrix differs", self.name());
+            }
+        }
+        for (x, y) in self.vectors.iter().zip(&other.vectors) {
+            assert!(x.bytes == y.bytes, "{}: a vector differs", self.name());
+        }
+    }
+
     /// Runs, and fails if the GPU does not do it.
     pub fn done(mut self, gpu: &Gpu) -> Self {
         let before = self.clone();
