@@ -7,6 +7,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+/// What `src/batch.rs` stands before.
+const REPLACED: [&str; 4] = [
+    "cblas_cgemm_batch",
+    "cblas_dgemm_batch",
+    "cblas_sgemm_batch",
+    "cblas_zgemm_batch",
+];
+
 fn main() {
     if let Err(line) = link() {
         println!("cargo::error={line}");
@@ -30,7 +38,7 @@ fn link() -> Result<(), String> {
         })?;
         Ok(text.lines().map(str::to_owned).collect())
     };
-    if list("routed.txt")? != routines::routed_symbols() {
+    if list("routed.txt")? != routines::routed_symbols() || list("replaced.txt")? != REPLACED {
         return Err(
             "the prepared OpenBLAS is of another table: run `cargo xtask openblas`".to_owned(),
         );

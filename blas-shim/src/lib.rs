@@ -4,6 +4,7 @@
 //! crate knows nothing of CUDA or policy.
 
 mod alpha_zero;
+mod batch;
 mod conjugated;
 mod exit;
 mod extra;

@@ -15,7 +15,8 @@
 /// A routine of LAPACK has `lapack` before its fields, and a [`crate::DecodeLapack`] for its reader.
 ///
 /// `heavy_if` stands before the gate where [`crate::Entry::mend`] is wanted: instructions that jump to 2f for
-/// the calls it is for, using rax, r10 and r11 only.
+/// the calls it is for, using rax, r10 and r11 only. A symbol whose every call is for it has `always` in the
+/// gate's place.
 #[macro_export]
 macro_rules! routed_symbol {
     ($name:ident => $cpu:ident, $entry:ident(lapack $($field:expr),*), $word:ident,
@@ -36,6 +37,9 @@ macro_rules! routed_symbol {
             $($($test,)*)? $first, $second, "mov r11, rax", "cmp r10, rax", "cmova r11, r10",
             "imul rax, r10", "jo 2f", "imul rax, r11", "jo 2f"
         ]);
+    };
+    ($name:ident => $cpu:ident, $entry:ident($($field:expr),*), $word:ident, always) => {
+        $crate::routed_symbol!(@stub Level3 $name => $cpu, $entry($($field),*), $word, ["jmp 2f"]);
     };
     (@stub $kind:ident $name:ident => $cpu:ident, $entry:ident($shim:expr, $threshold:expr, $stack_words:expr, $decode:expr,
      $mend:expr),

@@ -241,6 +241,65 @@ fn alpha_zero_reads_no_operand() {
     }
 }
 
+/// A run of `gemm_batch.c`. One thread: OpenBLAS's batch and its `cblas_?gemm` then run the same kernels in the same
+/// order.
+fn gemm_batch(exe: &std::path::Path, lib: &std::path::Path, what: &str) -> cases::Ended {
+    Program::new(exe, lib)
+        .env("OPENBLAS_NUM_THREADS", "1")
+        .arg(what)
+        .run()
+}
+
+#[test]
+fn batches_of_products_are_their_products_one_by_one() {
+    let dir = scratch!("gemm-batch");
+    let exe = compile_with(&dir, "gemm_batch.c", &ours(), &["-rdynamic"]);
+    let got = gemm_batch(&exe, &ours(), "legal").expect_right("gemm_batch.c legal");
+    assert_eq!(got.stdout, "1280 products\n");
+    let small = gemm_batch(&exe, &baseline(), "small");
+    assert!(
+        small.status.is_some_and(|status| !status.success()),
+        "OpenBLAS's own gemm_batch has learnt small matrices: blas-shim/src/batch.rs may go"
+    );
+}
+
+#[test]
+fn what_openblas_keeps_of_batches_is_the_archives_own() {
+    let dir = scratch!("gemm-batch-archive");
+    let exe = compile_with(&dir, "gemm_batch.c", &ours(), &["-rdynamic"]);
+    for (what, lines) in [("large", 8), ("illegal", 4 * 2 * 3 * 9)] {
+        let got = gemm_batch(&exe, &ours(), what).expect_right(what);
+        assert_eq!(got.stdout.lines().count(), lines, "{}", got.stdout);
+        let stock = gemm_batch(&exe, &baseline(), what).expect_right(what);
+        assert_eq!(
+            got.stdout, stock.stdout,
+            "{what} batches differ from the archive's"
+        );
+        assert!(got.stderr.is_empty(), "standard error: {}", got.stderr);
+    }
+}
+
+#[test]
+fn each_product_of_a_batch_may_go_to_the_gpu() {
+    let dir = scratch!("gemm-batch-sim");
+    let exe = compile_with(&dir, "gemm_batch.c", &ours(), &["-rdynamic"]);
+    let log = dir.join("log.jsonl");
+    Program::new(&exe, &ours())
+        .on_simulated_cuda(&log)
+        .arg("large")
+        .run()
+        .expect_silent_success("gemm_batch.c large with force");
+    let text = std::fs::read_to_string(&log).expect("the log of a force run");
+    for precision in "sdcz".chars() {
+        let routine = format!("\"routine\":\"{precision}gemm\"");
+        let on_gpu = text
+            .lines()
+            .filter(|line| line.contains(&routine) && line.contains(cases::GPU_ROUTE_IN_LOG));
+        // Five products in each layout.
+        assert_eq!(on_gpu.count(), 10, "{text}");
+    }
+}
+
 /// Every routed routine in every spelling with every flag, computed by an engine that knows nothing but
 /// what libblas.so.3 decoded: the memory must be the archive's to the last bit. Illegal arguments and
 /// quick returns must not reach that engine.

@@ -23,6 +23,14 @@ pub const KERNEL_PREFIX: &str = "gpu_offload_v1_";
 /// Prefix of the names that the LAPACK half gets from lapack-shim's own code.
 pub const PRIVATE_PREFIX: &str = "gpu_offload_private_";
 
+/// Routines that are renamed as the routed ones are, since `blas-shim/src/batch.rs` stands before them.
+const REPLACED: [&str; 4] = [
+    "cblas_cgemm_batch",
+    "cblas_dgemm_batch",
+    "cblas_sgemm_batch",
+    "cblas_zgemm_batch",
+];
+
 /// Members that both libraries hold, as the reference libraries do; a program's own definition, or else the
 /// first library's, serves both.
 const SHARED: [&str; 3] = ["lsame_", "xerbla_", "xerbla_array_"];
@@ -252,6 +260,7 @@ pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
         "kernels.txt",
         &mut halves.kernels.keys().map(String::as_str),
     )?;
+    write("replaced.txt", &mut REPLACED.into_iter())?;
     write("recent-blas.txt", &mut RECENT_BLAS.into_iter())?;
     for scrap in ["objects", "apt", "unpacked", "installed"] {
         let _ = fs::remove_dir_all(scratch.join(scrap));
@@ -367,14 +376,15 @@ fn blas_renames(
             .or_default()
             .push((from.to_owned(), to));
     };
-    for name in routines::routed_symbols() {
+    let replaced = REPLACED.map(str::to_owned);
+    for name in routines::routed_symbols().into_iter().chain(replaced) {
         if halves.kernels.contains_key(&name) {
             continue;
         }
         let member = symbols
             .definer
             .get(&name)
-            .with_context(|| format!("the archive does not define the routed name {name}"))?;
+            .with_context(|| format!("the archive does not define {name}"))?;
         if !halves.lapack.contains(member) {
             rename(member, &name, format!("{CPU_PREFIX}{name}"));
         }
