@@ -1,16 +1,19 @@
-//! `lapack_bench [--library-dir DIR] [--runs 3] [ROUTINE…] [N…]`: times LAPACK routines in double precision from
-//! malloc memory on the machine's GPU, and checks the results.
+//! `lapack_bench [--library-dir DIR] [--runs 3] [--way auto|keep|scratch] [ROUTINE…] [N…]`: times LAPACK routines in
+//! double precision from malloc memory on the machine's GPU, and checks the results.
 //!
 //! Routines: potrf getrf gesv (one right-hand side) geqrf syevd (with vectors) gesdd (economical vectors) gesddn
 //! (values) geev (right vectors); all of them if none is named. N: 4096 and 8192 if none is given.
 //!
-//! One line a case: routine, n, best total time, kernels' time in that run, residual. The residual is that of the
+//! One line a case: routine, n, best total time, and of that run: until the operands were up, the kernels' own time,
+//! the rest until the results were down, and the copies between the caller's and other host memory that were waited
+//! for; the residual. `--way` says what happens to results in place: the old value is kept while the kernels run and
+//! the new one downloaded over it, or the new one goes through scratch, or what is predicted to be faster. The residual is that of the
 //! defining identity on a random vector x, || r ||_2 / (n eps ||A||_F ||x||_2), for factors with the loss of
 //! orthogonality added; above 30 the program fails. Links nothing but libc; the CUDA libraries are found at run
 //! time.
 
-use call::{Backend, Call, LapackCall, MatMut, Matrix, Op, Precision, Vector, VectorKind};
-use gpu_backend::{Gpu, StartOptions};
+use call::{Backend, Call, LapackCall, MatMut, Matrix, Op, Precision, Timing, Vector, VectorKind};
+use gpu_backend::{Gpu, StartOptions, testing};
 use std::time::Instant;
 
 /// LAPACK's tests' threshold.
@@ -86,7 +89,8 @@ struct Operands {
     pivots: Vec<i32>,
 }
 
-fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, f64) {
+/// Seconds from call to return, and the device's figures.
+fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
     let n = o.n;
     // SAFETY: each view is a live vector of exactly this size, borrowed until the call has returned.
     let (square, column) = unsafe {
@@ -156,7 +160,7 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, f64) {
     let timing = gpu.run(&mut Call::Lapack(call));
     let total_s = start.elapsed().as_secs_f64();
     let timing = timing.unwrap_or_else(|e| panic!("{routine} {n}: {e}"));
-    (total_s, timing.compute_s)
+    (total_s, timing)
 }
 
 /// The residual of what `run` has left, for the matrix `a` that it was given.
@@ -266,7 +270,7 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
     };
     // The first call makes the handle and the pools.
     run(gpu, routine, &mut o);
-    let mut best = (f64::INFINITY, 0.0);
+    let mut best = (f64::INFINITY, Timing::default());
     for _ in 0..runs {
         o.a.copy_from_slice(&a);
         o.b.copy_from_slice(&b);
@@ -276,9 +280,17 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
         }
     }
     let residual = residual(routine, &a, &b, &o, &mut random);
-    let (total_ms, kernel_ms) = (best.0 * 1e3, best.1 * 1e3);
+    let (total_s, t) = best;
+    let down_s = (t.download_s - t.compute_s - t.copy_s).max(0.0);
+    let ms = |s: f64| s * 1e3;
     println!(
-        "{routine:<7} {n:>6} {total_ms:>9.2} ms, kernels {kernel_ms:>9.2} ms, residual {residual:.3}"
+        "{routine:<7} {n:>6} {:>9.2} ms: up {:>6.2}, kernels {:>8.2}, down {:>6.2}, host copies {:>6.2}, residual \
+         {residual:.3}",
+        ms(total_s),
+        ms(t.upload_s),
+        ms(t.compute_s),
+        ms(down_s),
+        ms(t.copy_s),
     );
     residual
 }
@@ -300,6 +312,12 @@ fn main() {
             "--runs" => match args.next().and_then(|text| text.parse().ok()) {
                 Some(count) => runs = count,
                 None => usage(&arg),
+            },
+            "--way" => match args.next().as_deref() {
+                Some("auto") => testing::set_keeps(None),
+                Some("keep") => testing::set_keeps(Some(true)),
+                Some("scratch") => testing::set_keeps(Some(false)),
+                _ => usage(&arg),
             },
             name if ROUTINES.contains(&name) => routines.push(name.to_owned()),
             other => match other.parse::<usize>() {
