@@ -33,7 +33,7 @@ fn dgemm_is_right_with_every_standard_descriptor_closed() {
     let dir = scratch!("closed");
     let exe = compile_with(&dir, "basic.c", &ours(), &[]);
     let status = Command::new("/bin/sh")
-        .args(["-c", "exec \"$0\" 8 700 0<&- 1>&- 2>&-"])
+        .args(["-c", "exec \"$0\" 8 4096 0<&- 1>&- 2>&-"])
         .arg(&exe)
         .env_clear()
         .env("LD_LIBRARY_PATH", ours())
@@ -51,6 +51,13 @@ fn loading_prints_nothing_and_starts_what_the_archive_starts() {
     let programs: &[(&str, &[&str])] = &[
         ("/bin/bash", &["-c", "echo out; echo err >&2"]),
         ("/usr/bin/python3", &["-c", "print(sorted([3, 1, 2]))"]),
+        (
+            "/usr/bin/python3",
+            &[
+                "-c",
+                "import numpy; print(numpy.linalg.solve([[2, 1], [1, 3]], [3, 4]))",
+            ],
+        ),
     ];
     for (exe, args) in programs {
         let run = |lib: &Path| {
@@ -239,6 +246,27 @@ fn openblas_set_num_threads_is_obeyed() {
         panic!("unreadable: {}", got.stdout)
     };
     assert!(threads == 1.0 && cpu_per_wall < 1.3, "{}", got.stdout);
+}
+
+#[test]
+fn the_engine_decides_with_the_threads_in_force() {
+    let dir = scratch!("set-engine");
+    let exe = compile_with(&dir, "threads.c", &ours(), &[]);
+    let log = dir.join("log.jsonl");
+    Program::new(exe, &ours())
+        .on_simulated_cuda(&log)
+        .args(["set", "1"])
+        .env("OPENBLAS_NUM_THREADS", "2")
+        .run()
+        .expect_silent_success("threads.c set with force");
+    let text = fs::read_to_string(&log).expect("the log of a force run");
+    let threads: Vec<i64> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| line["cpu_threads"].as_i64())
+        .collect();
+    // One product before openblas_set_num_threads(1), three after it.
+    assert_eq!(threads, [2, 1, 1, 1], "{text}");
 }
 
 /// Many callers at once on few cores are noisy: the best of four runs of each library, alternating, and
