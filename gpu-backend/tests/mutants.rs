@@ -9,6 +9,8 @@ mod common;
 
 use call::{Op, Precision, Scalar, Trans};
 use common::family::Family;
+use common::lapack::{Case as LapackCase, one_of_each};
+use common::subject::Subject;
 use common::{Product, Random, Sim};
 use gpu_backend::testing::{self, Gate};
 use gpu_backend::{Gpu, StartOptions};
@@ -33,13 +35,21 @@ const SEEDS: [u64; 8] = [4, 5, 6, 7, 20, 792, 60, 16];
 /// on a busy machine the host is late too.
 const DELAYS_US: [u64; 3] = [100, 600, 3000];
 
-const GATES: [Gate; 10] = [
+/// Order of LAPACK's matrices: two pieces each.
+const ORDER: usize = 100;
+
+/// Where deliveries fail, keeping takes so long at least: longer than the kernels.
+const KEEP_DELAY: Duration = Duration::from_millis(20);
+
+const GATES: [Gate; 12] = [
     Gate::BeginAfterSteps,
     Gate::OverAfterDownloads,
     Gate::OverAfterKernels,
     Gate::KernelsAfterUploads,
     Gate::DownloadsAfterKernels,
     Gate::CopiesAfterSuccess,
+    Gate::DeliveryAfterSuccess,
+    Gate::DeliveryAfterKeeps,
     Gate::FillAfterTransfer,
     Gate::EmptyAfterTransfer,
     Gate::LendAfterTransfers,
@@ -49,10 +59,19 @@ const GATES: [Gate; 10] = [
 /// A call, and what it runs on.
 struct Case {
     name: &'static str,
-    family: Family,
+    subject: Subject,
     options: StartOptions,
-    /// A fault that ends a first call while its work is queued; a second one then uses the same memory.
-    fault: &'static str,
+    fault: Fault,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    Nothing,
+    /// This ends a first call while its work is queued; a second one then uses the same memory.
+    Before(&'static str),
+    /// This ends the call, which must leave what it reads as it was.
+    OnTheWayHome(&'static str),
 }
 
 /// What a run shows.
@@ -84,7 +103,7 @@ impl Case {
         name: &'static str,
         (op, precision, beta): (Op, Precision, f64),
         budget_percent: Option<u64>,
-        fault: &'static str,
+        fault: Fault,
     ) -> Self {
         let mut random = Random(77 + op as u64);
         let family = Family::sized(op, precision, EDGE, beta, &mut random);
@@ -100,39 +119,78 @@ impl Case {
         };
         Self {
             name,
-            family,
+            subject: Subject::Level3(family),
+            options,
+            fault,
+        }
+    }
+
+    /// `choose` finds the case among one of each.
+    fn lapack(
+        name: &'static str,
+        choose: impl Fn(&LapackCase) -> bool,
+        keeps: bool,
+        fault: Fault,
+    ) -> Self {
+        let all = one_of_each(Precision::D, ORDER, &mut Random(78));
+        let case = all.into_iter().find(choose).expect("a case");
+        let options = StartOptions {
+            staging_threads: 2,
+            slots: 2,
+            ..common::options()
+        };
+        Self {
+            name,
+            subject: Subject::lapack(case, keeps),
             options,
             fault,
         }
     }
 
     fn all() -> Vec<Self> {
+        let nothing = Fault::Nothing;
+        let op = |op: Op| move |case: &LapackCase| case.op == op;
         vec![
-            Self::new("gemm", (Op::Gemm, Precision::D, 0.0), None, ""),
-            Self::new("gemm with C", (Op::Gemm, Precision::D, 0.5), None, ""),
-            Self::new("gemm in tiles", (Op::Gemm, Precision::D, 0.0), Some(60), ""),
+            Self::new("gemm", (Op::Gemm, Precision::D, 0.0), None, nothing),
+            Self::new("gemm with C", (Op::Gemm, Precision::D, 0.5), None, nothing),
+            Self::new(
+                "gemm in tiles",
+                (Op::Gemm, Precision::D, 0.0),
+                Some(60),
+                nothing,
+            ),
             // Not syrk: where its diagonal tile has one panel, the next tile brings the same one up to the
             // same place, and no schedule needs that to wait.
             Self::new(
                 "gemmtr in tiles",
                 (Op::Gemmtr, Precision::D, 0.5),
                 Some(80),
-                "",
+                nothing,
             ),
-            Self::new("trsm", (Op::Trsm, Precision::D, 1.0), None, ""),
+            Self::new("trsm", (Op::Trsm, Precision::D, 1.0), None, nothing),
             Self::new(
                 "trsm in blocks",
                 (Op::Trsm, Precision::D, 1.0),
                 Some(60),
-                "",
+                nothing,
             ),
-            Self::new("trmm", (Op::Trmm, Precision::D, 1.0), None, ""),
-            Self::new("symm", (Op::Symm, Precision::D, 0.0), None, ""),
+            Self::new("trmm", (Op::Trmm, Precision::D, 1.0), None, nothing),
+            Self::new("symm", (Op::Symm, Precision::D, 0.0), None, nothing),
             Self::new(
                 "gemm after a failure",
                 (Op::Gemm, Precision::D, 0.0),
                 None,
-                "cublasGemmEx_64:4:unknown",
+                Fault::Before("cublasGemmEx_64:4:unknown"),
+            ),
+            Self::lapack("getrf through scratch", op(Op::Getrf), false, nothing),
+            Self::lapack("posv kept", op(Op::Posv), true, nothing),
+            Self::lapack("gesdd", op(Op::Gesdd), false, nothing),
+            // After the pivots and info comes the second piece of the factors.
+            Self::lapack(
+                "getrf lost on its way home",
+                op(Op::Getrf),
+                true,
+                Fault::OnTheWayHome("cuMemcpyDtoHAsync_v2:4:lost"),
             ),
         ]
     }
@@ -144,7 +202,16 @@ impl Case {
         sim.set_delay(&format!("adversarial:{seed}:{delay_us}"));
         let gpu = Gpu::start(&self.options).unwrap_or_else(|e| panic!("{e}"));
         gpu.set_wait_limit(Duration::from_secs(20));
-        sim.set_fault(self.fault);
+        let on_the_way = matches!(self.fault, Fault::OnTheWayHome(_));
+        testing::set_keep_delay(if on_the_way {
+            KEEP_DELAY
+        } else {
+            Duration::ZERO
+        });
+        sim.set_fault(match self.fault {
+            Fault::Nothing => "",
+            Fault::Before(fault) | Fault::OnTheWayHome(fault) => fault,
+        });
         match mutant {
             Some(Mutant::Call(call)) => sim.set_ignore(call),
             Some(Mutant::Host(gate)) => testing::leave_out(Some(*gate)),
@@ -153,10 +220,14 @@ impl Case {
                 testing::watch();
             }
         }
-        let failed_as_asked = self.fault.is_empty() || self.fails(&gpu);
-        let mut done = self.family.clone();
-        let ran = done.run(&gpu);
-        let right = ran.is_ok() && self.is_right(&done);
+        let failed_as_asked = !matches!(self.fault, Fault::Before(_)) || self.fails(&gpu);
+        let mut done = self.subject.clone();
+        let ran = catch_unwind(AssertUnwindSafe(|| done.run(&gpu)));
+        let right = match (&ran, on_the_way) {
+            (Ok(Ok(_)), false) => self.subject.is_right(&done),
+            (Ok(Err(_)), true) => self.is_kept(&done),
+            _ => false,
+        };
         let mattered = match mutant {
             Some(Mutant::Call(_)) => sim.ignored() > 0,
             Some(Mutant::Host(_)) => !testing::mattered().is_empty(),
@@ -169,7 +240,10 @@ impl Case {
         Outcome {
             passed: failed_as_asked && right && complaints.is_empty(),
             mattered,
-            said: format!("{:?}, right: {right}, {complaints:?}", ran.err()),
+            said: format!(
+                "{:?}, right: {right}, {complaints:?}",
+                ran.map(|ran| ran.err())
+            ),
         }
     }
 
@@ -178,7 +252,7 @@ impl Case {
         let (sizes, factors) = ((80, 80, TILE / 2), (Scalar::ONE, Scalar::ZERO));
         let mut random = Random(5);
         let mut other = Product::random(
-            self.family.precision,
+            Precision::D,
             (Trans::N, Trans::N),
             sizes,
             factors,
@@ -188,8 +262,9 @@ impl Case {
         other.run(gpu).is_err()
     }
 
-    fn is_right(&self, done: &Family) -> bool {
-        catch_unwind(AssertUnwindSafe(|| self.family.check(&done.c))).is_ok()
+    fn is_kept(&self, done: &Subject) -> bool {
+        let check = || self.subject.assert_kept(done, self.name);
+        catch_unwind(AssertUnwindSafe(check)).is_ok()
     }
 
     /// Runs without a mutant under every schedule, and lists what may be left out.
@@ -211,15 +286,15 @@ impl Case {
             }
         }
         let gates = gates.into_iter().map(Mutant::Host);
-        if !self.fault.is_empty() {
-            // Nobody cares what the failed call computes, only how it ends.
-            let lend = |m: &Mutant| {
-                matches!(
-                    m,
-                    Mutant::Host(Gate::LendAfterTransfers | Gate::LendAfterKernels)
-                )
-            };
-            return gates.filter(lend).collect();
+        // Nobody cares what a failed call computes, only how it ends.
+        let of_failed: &[Gate] = match self.fault {
+            Fault::Nothing => &[],
+            Fault::Before(_) => &[Gate::LendAfterTransfers, Gate::LendAfterKernels],
+            Fault::OnTheWayHome(_) => &[Gate::DeliveryAfterKeeps],
+        };
+        if self.fault != Fault::Nothing {
+            let asked = |m: &Mutant| matches!(m, Mutant::Host(gate) if of_failed.contains(gate));
+            return gates.filter(asked).collect();
         }
         // Which thread moves what differs: a call that some schedule does not have cannot be judged by all.
         calls.retain(|_, (schedules, _)| *schedules == SEEDS.len());
@@ -283,9 +358,13 @@ const TASK: &str = "MUTANTS_OF";
 fn one_program() {
     let name = std::env::var(TASK).expect("a program's name");
     let case = Case::all().into_iter().find(|case| case.name == name);
-    let case = case.expect("a program");
+    let mut case = case.expect("a program");
     let sim = Sim::new();
     testing::set_tile(Some(TILE));
+    sim.set_delay("none:1");
+    let gpu = Gpu::start(&case.options).unwrap_or_else(|e| panic!("{e}"));
+    case.subject.learn(&gpu);
+    gpu.shutdown();
     let mut tally = Tally::default();
     for mutant in case.mutants(&sim) {
         case.judge(&sim, &mutant, &mut tally);

@@ -6,6 +6,7 @@
 
 pub mod family;
 pub mod lapack;
+pub mod subject;
 
 use call::{Call, Failure, Level3Call, MatMut, MatRef, Precision, Scalar, Timing, Trans};
 use gpu_backend::{Gpu, StartOptions};
