@@ -1,14 +1,17 @@
-//! Every CUDA and cuBLAS call that a level-3 routine makes fails once, in every way: the result is right,
+//! Every CUDA, cuBLAS and cuSOLVER call that a routine makes fails once, in every way: the result is right,
 //! or the inputs are as they were and the CPU can do the call; nothing leaks; the device serves the next
 //! call unless it is lost. On the simulated device only.
 //!
-//! What is counted is one call of each family in a program of many small steps, in the device's memory and
-//! beyond it. The start's own calls are in `faults.rs`.
+//! What is counted is one call of each level-3 family in a program of many small steps, in the device's memory and
+//! beyond it, and one of each routine of LAPACK with several pieces, with results in place that are kept and that go
+//! through scratch. The start's own calls are in `faults.rs`.
 
 mod common;
 
 use call::{Failure, Op, Precision};
 use common::family::Family;
+use common::lapack::one_of_each;
+use common::subject::Subject;
 use common::{Random, Sim};
 use gpu_backend::{Gpu, StartOptions, testing};
 use std::collections::BTreeMap;
@@ -19,6 +22,8 @@ use std::time::{Duration, Instant};
 const TILE: usize = 24;
 /// Largest m, n or k.
 const EDGE: usize = 64;
+/// Order of LAPACK's matrices: two pieces each.
+const ORDER: usize = 100;
 /// What a call takes of the device besides its operands: cuBLAS's workspace, and one grain of the pool.
 const FIXED_BYTES: u64 = testing::SMALL_WORKSPACE_BYTES + (2 << 20);
 
@@ -27,9 +32,8 @@ const POLLS_MAX: u64 = 40;
 
 /// A call and what comes of it without faults.
 struct Case {
-    family: Family,
+    subject: Subject,
     options: StartOptions,
-    right: Vec<u8>,
     /// Calls of each function until the result is there, and until everything is given back.
     calls: BTreeMap<String, (u64, u64)>,
 }
@@ -83,10 +87,29 @@ impl Case {
             memory_limit_bytes: (!in_core).then_some(FIXED_BYTES + operands_bytes as u64 * 19 / 20),
             ..common::options()
         };
+        Self::rehearsed(sim, Subject::Level3(family), options)
+    }
+
+    /// One of each routine of LAPACK, every other one complex; `number` is less than their number.
+    fn lapack(sim: &Sim, keeps: bool) -> Vec<Self> {
+        let mut random = Random(1100);
+        let real = one_of_each(Precision::D, ORDER, &mut random);
+        let complex = one_of_each(Precision::C, ORDER, &mut random);
+        let cases = real.into_iter().zip(complex).enumerate();
+        let cases = cases.map(|(i, (real, complex))| if i % 2 == 0 { real } else { complex });
+        let options = StartOptions {
+            staging_threads: 1,
+            slots: 2,
+            ..common::options()
+        };
+        let new = |case| Self::rehearsed(sim, Subject::lapack(case, keeps), options.clone());
+        cases.map(new).collect()
+    }
+
+    fn rehearsed(sim: &Sim, subject: Subject, options: StartOptions) -> Self {
         let mut case = Self {
-            family,
+            subject,
             options,
-            right: Vec::new(),
             calls: BTreeMap::new(),
         };
         case.rehearse(sim);
@@ -97,12 +120,18 @@ impl Case {
         sim.reset();
         let gpu = start(sim, &self.options);
         sim.set_fault("");
-        let mut done = self.family.clone();
-        let ran = done.run(&gpu);
-        assert!(ran.is_ok(), "{}: {ran:?}", self.family.name());
-        self.family.check(&done.c);
-        let kernels = gpu.counters().of(self.family.op).kernels;
-        assert!(kernels > 2, "{}: {kernels} kernels", self.family.name());
+        self.subject.learn(&gpu);
+        let kernels = gpu.counters().of(self.subject.op()).kernels;
+        let least = if matches!(self.subject, Subject::Level3(_)) {
+            3
+        } else {
+            1
+        };
+        assert!(
+            kernels >= least,
+            "{}: {kernels} kernels",
+            self.subject.name()
+        );
         let until_result: BTreeMap<String, u64> = sim.calls().into_iter().collect();
         gpu.shutdown();
         assert_eq!(sim.leaks(), Vec::<String>::new(), "a clean run leaks");
@@ -112,25 +141,22 @@ impl Case {
             (name, (first, all))
         };
         self.calls = sim.calls().into_iter().map(with_first).collect();
-        self.right = done.c.bytes;
     }
 
     /// The call with one fault.
     fn inject(&self, sim: &Sim, function: &str, nth: u64, kind: &str, tally: &mut Tally) {
-        let fault = format!("{}: {function}:{nth}:{kind}", self.family.name());
+        let fault = format!("{}: {function}:{nth}:{kind}", self.subject.name());
         let gpu = start(sim, &self.options);
         gpu.set_wait_limit(Duration::from_secs(60));
         sim.set_fault(&format!("{function}:{nth}:{kind}"));
-        let mut done = self.family.clone();
+        let mut done = self.subject.clone();
         let result = done.run(&gpu);
-        self.family.assert_only_result_differs(&done);
         tally.injections += 1;
         match &result {
-            Ok(_) => self.assert_right(&done, &fault),
+            Ok(_) => assert!(self.subject.is_right(&done), "{fault}: a wrong result"),
             Err(failure) => {
                 assert!(!failure.to_string().is_empty());
-                let kept = !self.family.reads_result() || done.c.bytes == self.family.c.bytes;
-                assert!(kept, "{fault}: C was written, then {failure}");
+                self.subject.assert_kept(&done, &fault);
             }
         }
         let lost = matches!(result, Err(Failure::Lost(_)));
@@ -160,21 +186,17 @@ impl Case {
         assert_eq!(sim.complaints(), Vec::<String>::new(), "{fault}");
     }
 
-    fn assert_right(&self, done: &Family, fault: &str) {
-        if done.c.bytes != self.right {
-            // Rightly so where memory was short and the tiles became smaller.
-            let check = std::panic::AssertUnwindSafe(|| self.family.check(&done.c));
-            let right = std::panic::catch_unwind(check).is_ok();
-            assert!(right, "{fault}: a wrong result");
-        }
-    }
-
     fn assert_usable_unless_lost(&self, gpu: &Gpu, lost: bool, fault: &str) {
         let start = Instant::now();
-        let mut again = self.family.clone();
+        let mut again = self.subject.clone();
         let result = again.run(gpu);
         match result {
-            Ok(_) if !lost => self.assert_right(&again, fault),
+            Ok(_) if !lost => {
+                assert!(
+                    self.subject.is_right(&again),
+                    "{fault}: then a wrong result"
+                );
+            }
             // A device that was lost behind a call's back is found lost by the next one.
             Err(Failure::Lost(_)) if lost || fault.ends_with("lost") || fault.ends_with("late") => {
                 assert!(start.elapsed() < Duration::from_secs(30));
@@ -186,8 +208,24 @@ impl Case {
 
 /// Functions whose work is queued: only these can lose the device later.
 fn queues(function: &str) -> bool {
-    let queues = function.starts_with("cuMemcpy") || function.ends_with("_64");
+    let asks = ["bufferSize", "Create", "Destroy", "Set", "Get"];
+    let solves = function.starts_with("cusolverDn") && !asks.iter().any(|a| function.contains(a));
+    let queues = function.starts_with("cuMemcpy") || function.ends_with("_64") || solves;
     queues || matches!(function, "cuEventRecord" | "cuStreamWaitEvent")
+}
+
+/// One fault after the other.
+fn inject_all(sim: &Sim, case: &Case, kind: &str, tally: &mut Tally) {
+    for (function, &(_, count)) in &case.calls {
+        if kind == "late" && !queues(function) {
+            continue;
+        }
+        let polls = function == "cuEventQuery";
+        let count = if polls { count.min(POLLS_MAX) } else { count };
+        for nth in 1..=count {
+            case.inject(sim, function, nth, kind, tally);
+        }
+    }
 }
 
 fn every_call_fails(kind: &str) {
@@ -197,25 +235,25 @@ fn every_call_fails(kind: &str) {
     for (number, op) in call::Op::LEVEL3.into_iter().enumerate() {
         for in_core in [true, false] {
             let case = Case::new(&sim, number, op, in_core);
-            for (function, &(_, count)) in &case.calls {
-                if kind == "late" && !queues(function) {
-                    continue;
-                }
-                let polls = function == "cuEventQuery";
-                let count = if polls { count.min(POLLS_MAX) } else { count };
-                for nth in 1..=count {
-                    case.inject(&sim, function, nth, kind, &mut tally);
-                }
-            }
+            inject_all(&sim, &case, kind, &mut tally);
         }
     }
+    let (level3, put_back) = (tally.injections, testing::put_back());
+    for keeps in [false, true] {
+        for case in Case::lapack(&sim, keeps) {
+            inject_all(&sim, &case, kind, &mut tally);
+        }
+    }
+    let (of_lapack, put_back) = (tally.injections - level3, testing::put_back() - put_back);
     sim.reset();
     testing::set_tile(None);
     println!(
-        "{kind}: {tally:?} in {:.0} s",
+        "{kind}: {tally:?}, {of_lapack} of them LAPACK's, {put_back} deliveries undone, in {:.0} s",
         started.elapsed().as_secs_f64()
     );
-    assert!(tally.right + tally.failed + tally.lost > 0);
+    assert!(of_lapack > 0);
+    // A transfer that is refused is tried again, so only a lost device ends a delivery.
+    assert!(kind != "lost" || put_back > 0);
     let ended = if matches!(kind, "lost" | "late") {
         tally.lost
     } else {

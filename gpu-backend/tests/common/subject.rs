@@ -70,7 +70,10 @@ impl Subject {
     /// True if `done` is what comes of this call.
     pub fn is_right(&self, done: &Self) -> bool {
         let check = || match (self, done) {
-            (Subject::Level3(before), Subject::Level3(done)) => before.check(&done.c),
+            (Subject::Level3(before), Subject::Level3(done)) => {
+                before.assert_only_result_differs(done);
+                before.check(&done.c);
+            }
             (Subject::Lapack { right, .. }, Subject::Lapack { case, .. }) => {
                 if let Some(right) = right {
                     case.assert_is(right);
