@@ -13,6 +13,8 @@
 //! --kernels                   each kernel alone as well
 //! --panels                    kernels of panels: symm, trmm, trsm by width
 //! --transfers                 the staged path, one way and both ways
+//! --floor 512                 what writing a result of so many MiB into new pages costs at least, without a GPU:
+//!                             threads that make the pages and stream into them, beside used pages
 //! --no-check                  only time
 //! --transa                    A as its transpose, m x m only: its panels are columns then
 //! --library-dir DIR           searched first for the CUDA libraries
@@ -47,6 +49,7 @@ struct Options {
     kernels: bool,
     panels: bool,
     transfers: bool,
+    floor_mib: Option<usize>,
     check: bool,
     transa: Trans,
 }
@@ -98,6 +101,7 @@ fn options() -> Options {
         kernels: false,
         panels: false,
         transfers: false,
+        floor_mib: None,
         check: true,
         transa: Trans::N,
     };
@@ -115,6 +119,7 @@ fn options() -> Options {
                 let value = args.next().unwrap_or_else(|| usage(&name));
                 let list = value.split(',');
                 match name.as_str() {
+                    "--floor" => o.floor_mib = Some(number(&value)),
                     "--families" => o.families = list.map(family).collect(),
                     "--precisions" => o.precisions = list.map(precision).collect(),
                     "--sizes" => sizes = list.map(number).collect(),
@@ -164,6 +169,10 @@ fn memory(name: &str) -> Memory {
 
 fn main() {
     let o = options();
+    if let Some(mib) = o.floor_mib {
+        floor(mib);
+        return;
+    }
     let mut wrong = false;
     for config in &o.configs {
         let start = Instant::now();
@@ -209,6 +218,92 @@ fn main() {
         gpu.shutdown();
     }
     std::process::exit(i32::from(wrong));
+}
+
+/// Threads that write at a time.
+const WRITERS: [usize; 6] = [1, 2, 4, 6, 10, 16];
+
+/// What a result's pages are before it is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pages {
+    Used,
+    New,
+    /// New, and the kernel is asked for huge ones.
+    NewHuge,
+}
+
+/// The time in which threads write `mib` MiB from the cache past the cache, each its own part: the floor of a
+/// result in new pages. The best of three.
+fn floor(mib: usize) {
+    let bytes = mib << 20;
+    for pages in [Pages::Used, Pages::New, Pages::NewHuge] {
+        for threads in WRITERS {
+            let best = (0..3).map(|_| write_s(bytes, pages, threads));
+            let best = best.fold(f64::INFINITY, f64::min);
+            println!(
+                "{mib} MiB, {pages:?} pages, {threads} threads: {:.2} ms, {:.1} GB/s",
+                best * 1e3,
+                bytes as f64 / best * 1e-9
+            );
+        }
+    }
+}
+
+/// Seconds of one such write into memory of its own.
+fn write_s(bytes: usize, pages: Pages, threads: usize) -> f64 {
+    const CHUNK_BYTES: usize = 1 << 20;
+    let (read_write, private) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping touches nothing that exists.
+    let base = unsafe { libc::mmap(core::ptr::null_mut(), bytes, read_write, private, -1, 0) };
+    assert!(base != libc::MAP_FAILED, "no memory");
+    if pages == Pages::NewHuge {
+        // SAFETY: advice on our own mapping changes no content.
+        unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
+    }
+    // SAFETY: the mapping has `bytes` bytes, zero until written, and is used through this slice alone.
+    let all = unsafe { core::slice::from_raw_parts_mut(base.cast::<u8>(), bytes) };
+    if pages == Pages::Used {
+        all.fill(1);
+    }
+    let share = bytes.div_ceil(threads).next_multiple_of(CHUNK_BYTES);
+    let source = vec![7u8; CHUNK_BYTES];
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for part in all.chunks_mut(share) {
+            let source = &source;
+            scope.spawn(move || {
+                for chunk in part.chunks_mut(CHUNK_BYTES) {
+                    stream(chunk, &source[..chunk.len()]);
+                }
+            });
+        }
+    });
+    let s = start.elapsed().as_secs_f64();
+    // SAFETY: nobody uses the mapping any more.
+    unsafe { libc::munmap(base, bytes) };
+    s
+}
+
+/// Copies past the cache; both are aligned to 16 bytes and whole multiples of them.
+fn stream(to: &mut [u8], from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        let to = to.as_chunks_mut::<16>().0.iter_mut();
+        for (to, from) in to.zip(from.as_chunks::<16>().0) {
+            let (to, from): (*mut __m128i, *const __m128i) =
+                (to.as_mut_ptr().cast(), from.as_ptr().cast());
+            // SAFETY: 16 bytes each; `to` lies at a multiple of 16 from the start of a page.
+            unsafe { _mm_stream_si128(to, _mm_loadu_si128(from)) };
+        }
+        // SAFETY: SSE is part of x86-64.
+        unsafe { _mm_sfence() };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    to.copy_from_slice(from);
 }
 
 fn transfers(gpu: &Gpu) {

@@ -21,7 +21,9 @@ use crate::scratch::Scratch;
 use crate::solver::{Solver, Workspace};
 use crate::staging::job::{CopyOut, Download, Job, JobGuard, Keep, Kind, Look, Pieces, Upload};
 use crate::testing::{self, Gate};
-use call::{Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing};
+use call::{
+    Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing, Uplo,
+};
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -417,28 +419,54 @@ pub fn bytes_of(parts: &Parts, elem_bytes: usize) -> u64 {
         .sum()
 }
 
-/// Huge pages of a result that nobody has touched, or of new scratch.
-fn fresh_pages(call: &Level3Call<'_>, scratch: Option<&Scratch>) -> Vec<core::ops::Range<usize>> {
-    if call.result_triangle().is_some() {
-        // Half of the range belongs to nobody of ours, and is not made either.
+/// Pages of a result that nobody has touched, or of new scratch: lists of ranges.
+fn fresh_pages(
+    call: &Level3Call<'_>,
+    scratch: Option<&Scratch>,
+) -> Vec<Vec<core::ops::Range<usize>>> {
+    let (m, n) = (call.m, call.n);
+    let view = match scratch {
+        Some(scratch) if scratch.warm => return Vec::new(),
+        Some(scratch) => match scratch.matrix(m, n, call.c.elem_bytes()) {
+            Some(view) => view,
+            None => return Vec::new(),
+        },
+        // Gaps between columns that are longer than the columns are not ours to make either.
+        None if call.c.ld() > 2 * m => return Vec::new(),
+        None => call.c.as_ref(),
+    };
+    match call.result_triangle() {
+        Some(uplo) => fresh_triangle(&view, uplo),
+        None => fresh(&view.address_range()),
+    }
+}
+
+/// Columns of a triangle that are looked at to tell fresh memory from used.
+const COLUMN_SAMPLES: usize = 4;
+
+/// Pages of a triangle that nobody has touched; half of the range belongs to nobody of ours, and is not made.
+fn fresh_triangle(view: &MatRef<'_>, uplo: Uplo) -> Vec<Vec<core::ops::Range<usize>>> {
+    let (order, elem_bytes) = (view.cols(), view.elem_bytes());
+    let (start, ld_bytes) = (view.address_range().start, view.ld() * elem_bytes);
+    let area = match uplo {
+        Uplo::U => Area::Upper { shift: 0 },
+        Uplo::L => Area::Lower { shift: 0 },
+    };
+    let column = |j: usize| {
+        let (first, count) = area.rows_of(j, view.rows());
+        let from = start + j * ld_bytes + first * elem_bytes;
+        from..from + count * elem_bytes
+    };
+    let sampled = |sample: usize| column((2 * sample + 1) * order / (2 * COLUMN_SAMPLES));
+    let bytes = order * order / 2 * elem_bytes;
+    if bytes < POPULATE_MIN_BYTES || !(0..COLUMN_SAMPLES).all(|s| host::is_fresh(&sampled(s))) {
         return Vec::new();
     }
-    let range = match scratch {
-        Some(scratch) if scratch.warm => return Vec::new(),
-        Some(scratch) => {
-            let elem_bytes = call.c.elem_bytes();
-            let view = scratch.matrix(call.m, call.n, elem_bytes);
-            view.map_or(0..0, |view| view.address_range())
-        }
-        // Gaps between columns that are longer than the columns are not ours to make either.
-        None if call.c.ld() > 2 * call.m => return Vec::new(),
-        None => call.c.address_range(),
-    };
-    fresh(&range)
+    host::pages_of_columns((0..order).map(column))
 }
 
 /// Huge pages of memory that nobody has touched.
-pub fn fresh(range: &core::ops::Range<usize>) -> Vec<core::ops::Range<usize>> {
+pub fn fresh(range: &core::ops::Range<usize>) -> Vec<Vec<core::ops::Range<usize>>> {
     if range.len() < POPULATE_MIN_BYTES || !host::is_fresh(range) {
         return Vec::new();
     }
@@ -684,6 +712,66 @@ mod tests {
             data[n * n * elem_bytes - 1] = 0x80;
             assert!(found(&data), "-0");
         }
+    }
+
+    /// An anonymous mapping as a column-major matrix; its pages do not exist.
+    fn untouched(order: usize, ld: usize, use_it: impl FnOnce(&MatRef<'_>, *mut u8)) {
+        let bytes = order * ld * 8;
+        let (read_write, private) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a new mapping, used here and unmapped.
+        unsafe {
+            let base = libc::mmap(core::ptr::null_mut(), bytes, read_write, private, -1, 0);
+            assert!(base != libc::MAP_FAILED);
+            libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE);
+            base.expose_provenance();
+            let view = MatRef::new(base.cast(), order, order, ld, 8).expect("valid");
+            use_it(&view, base.cast());
+            libc::munmap(base, bytes);
+        }
+    }
+
+    #[test]
+    fn pages_of_a_fresh_triangle_are_its_own() {
+        let (order, ld) = (1500, 1600);
+        for uplo in [Uplo::U, Uplo::L] {
+            untouched(order, ld, |view, base| {
+                let pages = fresh_triangle(view, uplo).concat();
+                let bytes: usize = pages.iter().map(core::ops::Range::len).sum();
+                // Less a page at either end of each column.
+                let triangle = order * (order + 1) / 2 * 8;
+                assert!(bytes <= triangle && bytes + order * 8192 > triangle);
+                for range in &pages {
+                    // No page reaches into the gap, and none has an element beyond the diagonal.
+                    let at = |address: usize| (address - base.addr()) / 8;
+                    let (first, last) = (at(range.start), at(range.end - 1));
+                    assert_eq!(first / ld, last / ld, "two columns");
+                    let (j, top, bottom) = (first / ld, first % ld, last % ld);
+                    assert!(bottom < order);
+                    let inside = if uplo == Uplo::U {
+                        bottom <= j
+                    } else {
+                        top >= j
+                    };
+                    assert!(inside, "column {j}: rows {top} to {bottom}");
+                }
+                // A triangle that was written is not fresh, whatever the other one is.
+                for j in 0..order {
+                    let (first, count) = match uplo {
+                        Uplo::U => (0, j + 1),
+                        Uplo::L => (j, order - j),
+                    };
+                    // SAFETY: inside the mapping.
+                    unsafe { base.add((j * ld + first) * 8).write_bytes(1, count * 8) };
+                }
+                assert!(fresh_triangle(view, uplo).is_empty());
+            });
+        }
+        untouched(200, 200, |view, _| {
+            assert!(fresh_triangle(view, Uplo::L).is_empty(), "not worth it");
+        });
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub fn is_fresh(range: &Range<usize>) -> bool {
 }
 
 /// Asks for huge pages in the interior of a range, and cuts it into ranges of one huge page each.
-pub fn huge_pages(range: &Range<usize>) -> Vec<Range<usize>> {
+pub fn huge_pages(range: &Range<usize>) -> Vec<Vec<Range<usize>>> {
     let interior = whole(range, HUGE_BYTES);
     if interior.is_empty() {
         return Vec::new();
@@ -104,7 +104,29 @@ pub fn huge_pages(range: &Range<usize>) -> Vec<Range<usize>> {
         libc::madvise(address, interior.len(), libc::MADV_HUGEPAGE);
     }
     let starts = interior.clone().step_by(HUGE_BYTES);
-    starts.map(|start| start..start + HUGE_BYTES).collect()
+    starts
+        .map(|start| core::iter::once(start..start + HUGE_BYTES).collect())
+        .collect()
+}
+
+/// The whole pages inside the parts of a triangle's columns, gathered into lists of about `HUGE_BYTES`. Ordinary
+/// pages: a huge one would also make the memory of the other triangle.
+pub fn pages_of_columns(columns: impl Iterator<Item = Range<usize>>) -> Vec<Vec<Range<usize>>> {
+    let mut lists = Vec::new();
+    let (mut list, mut bytes) = (Vec::new(), 0);
+    for pages in columns.map(|column| whole(&column, PAGE_BYTES)) {
+        if pages.is_empty() {
+            continue;
+        }
+        bytes += pages.len();
+        list.push(pages);
+        if bytes >= HUGE_BYTES {
+            lists.push(core::mem::take(&mut list));
+            bytes = 0;
+        }
+    }
+    lists.extend(Some(list).filter(|list| !list.is_empty()));
+    lists
 }
 
 /// The largest range of whole pages inside a range.
@@ -150,6 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_a_triangle_give_their_whole_pages() {
+        // 3 columns of 3 pages and a half; the lower triangle begins one page later in each.
+        let (ld, base) = (7 * 2048, 1 << 20);
+        let columns = (0..3).map(|j| base + j * ld + j * 4096..base + (j + 1) * ld);
+        let lists = pages_of_columns(columns);
+        let page = |first: usize, end: usize| base + first * 4096..base + end * 4096;
+        assert_eq!(lists, [vec![page(0, 3), page(5, 7), page(9, 10)]]);
+        let long = (0..4).map(|j| j * HUGE_BYTES..(j + 1) * HUGE_BYTES - 1);
+        assert_eq!(pages_of_columns(long).len(), 2, "two columns a list");
+        assert!(pages_of_columns(core::iter::once(5..4100)).is_empty());
+    }
+
+    #[test]
     fn fresh_memory_is_told_from_used() {
         let bytes = 8 << 20;
         // SAFETY: a new mapping, written and unmapped here.
@@ -161,6 +196,7 @@ mod tests {
             let range = base.expose_provenance()..base.expose_provenance() + bytes;
             assert!(is_fresh(&range));
             let cut = huge_pages(&range);
+            let cut = cut.concat();
             assert!(cut.len() >= 3 && cut.iter().all(|r| r.len() == HUGE_BYTES));
             assert!(cut[0].start >= range.start && cut[cut.len() - 1].end <= range.end);
             base.cast::<u8>().write_bytes(1, bytes);

@@ -99,7 +99,7 @@ pub struct Pieces {
     /// From scratch to the caller.
     pub copies: Vec<CopyOut>,
     /// Address ranges, whole pages.
-    pub populate: Vec<Range<usize>>,
+    pub populate: Vec<Vec<Range<usize>>>,
     /// What the late downloads overwrite.
     pub keeps: Vec<Keep>,
     /// From the device over what `keeps` keeps, piece by piece: the n-th of both are of the same elements.

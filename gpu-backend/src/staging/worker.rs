@@ -150,7 +150,7 @@ impl Worker {
                 Ok(())
             }
             Kind::Populate => {
-                populate(&job.pieces.populate[taken.index]);
+                job.pieces.populate[taken.index].iter().for_each(populate);
                 Ok(())
             }
             Kind::Download => Ok(()),
