@@ -1,6 +1,7 @@
 """Times level-3 BLAS calls on a machine with a GPU, on a kit made by prepare.sh: ours forced to the GPU, our
-CPU path, NVBLAS with and without autopin, a naive port, cuBLAS alone. All in one run, data in ordinary
-memory. Writes JSON; `cargo xtask bench gpu --from FILE` makes the tables and plots. Standard library only.
+CPU path, NVBLAS with and without autopin, a naive port, cuBLAS alone. Data in ordinary memory. Writes JSON;
+`cargo xtask bench gpu --from FILE` makes the tables and plots. Where one run may not take that long, each may measure
+some of them (--columns) and add them to the file of the one before (--add). Standard library only.
 """
 import argparse
 import glob
@@ -17,6 +18,9 @@ arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argpars
 arguments.add_argument("--prefix", default=os.path.join(HERE, "prefix"))
 arguments.add_argument("--threads", type=int, default=min(16, os.cpu_count() or 1), help="CPU threads")
 arguments.add_argument("--budget-s", type=float, default=420, help="the whole run ends after about this time")
+arguments.add_argument("--most-case-s", type=float, default=30, help="a case that is expected to take longer, seen from smaller ones, is left out")
+arguments.add_argument("--columns", default="ours,naive,cpu,nvblas_autopin,nvblas", help="what is measured, in this order (naive: cuBLAS alone as well)")
+arguments.add_argument("--add", metavar="FILE", help="an earlier result of the same machine, whose figures are kept where nothing new is measured")
 arguments.add_argument("--most", type=int, default=16384, help="largest n")
 arguments.add_argument("--out", default="level3.json", help="where the results go")
 options = arguments.parse_args()
@@ -30,8 +34,12 @@ GEMMS = ("dgemm", "sgemm", "zgemm")
 OTHERS = ("dsyrk", "dtrsm", "dsymm", "dtrmm")
 # Tall, wide, long k: the shapes of tall QR panels, block updates, and Gram matrices of long data.
 SHAPES = [("dgemm", 32768, 512, 512), ("dgemm", 512, 32768, 512), ("dgemm", 512, 512, 131072), ("dsyrk", 512, 512, 131072)]
-# A peer's case that would take longer than this alone, seen from the next smaller size, is left out.
-MOST_CASE_S = 12
+# What level3.c does: calls of a case, the first one included, and how long a call may take for so many.
+CALLS, SLOW_CALL_S = 4, 3
+COLUMNS = ("ours", "naive", "cpu", "nvblas_autopin", "nvblas")
+columns = options.columns.split(",")
+if set(columns) - set(COLUMNS):
+    arguments.error(f"--columns: {options.columns} (accepted: {', '.join(COLUMNS)})")
 
 
 def cases():
@@ -63,8 +71,10 @@ def measure(program, env, key, results, rate_of):
         return
     slowest = 1e9
     for case in cases():
-        expected_s = 5 * flops(case) / slowest if slowest else 0
-        if case[1] * case[2] > 2048**2 and expected_s > MOST_CASE_S or time.time() - started > options.budget_s:
+        call_s = flops(case) / slowest
+        expected_s = call_s * (2 if call_s > SLOW_CALL_S else CALLS)
+        if case[1] * case[2] > 2048**2 and expected_s > options.most_case_s or time.time() - started > options.budget_s:
+            print(f"{key}: left out {' '.join(map(str, case))}, {expected_s:.0f} s expected")
             continue
         try:
             process.stdin.write("%s %d %d %d %s\n" % case)
@@ -100,36 +110,53 @@ def build_naive():
     return None
 
 
-results = {}
+def measure_column(column):
+    if column == "naive":
+        naive = build_naive()
+        if naive:
+            measure(naive, environment(), column, results, {"naive_ms": "naive_ms", "kernel_ms": "kernel_ms"})
+        return
+    env = {
+        "ours": lambda: environment(**forced),
+        "cpu": lambda: environment(GPU_OFFLOAD="off"),
+        "nvblas_autopin": lambda: place.nvblas(True),
+        "nvblas": lambda: place.nvblas(False),
+    }[column]()
+    if env:
+        measure(program, env, column, results, {"ms": column + "_ms"})
+
+
 program = os.path.join(HERE, "level3")
 log = os.path.join(scratch, "ours.jsonl")
 forced = dict(GPU_OFFLOAD="force", GPU_OFFLOAD_THRESHOLD="0", GPU_OFFLOAD_LOG="summary", GPU_OFFLOAD_LOG_FILE=log)
-times = {"ms": "ours_ms"}
-measure(program, environment(**forced), "ours", results, times)
-naive = build_naive()
-if naive:
-    measure(naive, environment(), "naive", results, {"naive_ms": "naive_ms", "kernel_ms": "kernel_ms"})
-for autopin in (True, False):
-    env = place.nvblas(autopin)
-    if env:
-        key = "nvblas_autopin_ms" if autopin else "nvblas_ms"
-        measure(program, env, key, results, {"ms": key})
-measure(program, environment(GPU_OFFLOAD="off"), "cpu", results, {"ms": "cpu_ms"})
 
 try:
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
 except OSError:
     gpu = "not known"
 cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
-machine = {"gpu": gpu, "cpu": cpu, "threads": options.threads, "date": time.strftime("%Y-%m-%d")}
+machine = {"gpu": gpu, "cpu": cpu, "threads": options.threads, "date": time.strftime("%Y-%m-%d"), "runs": 1}
+results = {}
+if options.add:
+    with open(options.add) as earlier:
+        earlier = json.load(earlier)
+    before = earlier["machine"]
+    if any(before[key] != machine[key] for key in ("gpu", "cpu", "threads")):
+        arguments.error(f"--add: {options.add} is of another machine: {before}")
+    machine["runs"] = before.get("runs", 1) + 1
+    keys = ("routine", "m", "n", "k", "output")
+    for row in earlier["rows"]:
+        results[tuple(row.pop(key) for key in keys)] = row
+for column in columns:
+    measure_column(column)
 rows = [dict(zip(("routine", "m", "n", "k", "output"), case), **values) for case, values in results.items()]
 with open(options.out, "w") as out:
     json.dump({"machine": machine, "rows": rows}, out, indent=1)
-columns = ["ours_ms", "nvblas_autopin_ms", "nvblas_ms", "naive_ms", "kernel_ms", "cpu_ms"]
-print(f"{'call':38}" + "".join(f"{c.removesuffix('_ms'):>16}" for c in columns))
+shown = ["ours_ms", "nvblas_autopin_ms", "nvblas_ms", "naive_ms", "kernel_ms", "cpu_ms"]
+print(f"{'call':38}" + "".join(f"{c.removesuffix('_ms'):>16}" for c in shown))
 for row in rows:
     name = f"{row['routine']} {row['m']} x {row['n']} x {row['k']} {row['output']}"
-    print(f"{name:38}" + "".join(f"{row[c]:16.2f}" if c in row else f"{'':>16}" for c in columns))
+    print(f"{name:38}" + "".join(f"{row[c]:16.2f}" if c in row else f"{'':>16}" for c in shown))
 if os.path.exists(log):
     print(open(log).read()[-3000:])
 print(f"{len(rows)} cases, {time.time() - started:.0f} s, written to {options.out}")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Gathers what the GPU machine needs into one folder: the prefix, netlib's level-3 programs (package
 # libblas-test) and LAPACK programs (those that `cargo xtask conformance --suite lapack` uses), the compiled
-# clients and lapack_bench. That machine then needs no Rust, Fortran or package registry.
+# clients, lapack_bench and level3_bench. That machine then needs no Rust, Fortran or package registry.
 #   tests/gpu/prepare.sh PREFIX KIT      then there:   bash KIT/run.sh
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: prepare.sh PREFIX KIT" >&2; exit 2; fi
@@ -28,8 +28,8 @@ done
 gcc -O2 -o "$kit/lapack" "$here/lapack.c" "$prefix/lib/liblapack.so.3" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm
 target=${CARGO_TARGET_DIR:-$here/../../target}
 cargo build --quiet --release --package level3 --manifest-path "$here/../../Cargo.toml"
-cargo build --quiet --release --package gpu-backend --example lapack_bench --manifest-path "$here/../../Cargo.toml"
-cp "$target/release/level3-random" "$target/release/examples/lapack_bench" "$kit/"
-strip "$kit/level3-random" "$kit/lapack_bench"
+cargo build --quiet --release --package gpu-backend --example lapack_bench --example level3_bench --manifest-path "$here/../../Cargo.toml"
+cp "$target/release/level3-random" "$target/release/examples/"{lapack_bench,level3_bench} "$kit/"
+strip "$kit/level3-random" "$kit/lapack_bench" "$kit/level3_bench"
 cp "$here"/{run.sh,run.py,bench.py,programs.py,kit.py,netlib_lapack.py,naive.c,bench.h} "$kit/"
 echo "$kit"

@@ -235,7 +235,7 @@ fn page(machine: &Value, rows: &[Row], plots: &[(String, String)]) -> String {
     let mut out = format!(
         "# Level-3 BLAS on the GPU, with the copies\n\n\
          Drawn by `cargo xtask bench gpu`; do not edit. Measured {} on {}, {} with {} CPU threads, by \
-         `tests/gpu/bench.py` in one run. Medians in ms; data in ordinary `malloc` memory; the process is warmed \
+         `tests/gpu/bench.py` in {}. Medians in ms; data in ordinary `malloc` memory; the process is warmed \
          up. \"touched\" writes into memory that was written before, \"fresh\" into new pages. \"floor\" is the \
          longer of the operands at the pinned rate of {:.1} GB/s and of cuBLAS alone; \"copy, compute, copy\" is \
          a first port with cudaMemcpy whose device memory is allocated before the clock starts. An empty cell \
@@ -244,6 +244,10 @@ fn page(machine: &Value, rows: &[Row], plots: &[(String, String)]) -> String {
         text("gpu"),
         text("cpu"),
         machine["threads"],
+        match machine["runs"].as_u64() {
+            Some(runs) if runs > 1 => format!("{runs} runs"),
+            _ => "one run".to_owned(),
+        },
         PINNED_BYTES_PER_S / 1e9,
     );
     out.push_str("| call | m x n x k | output |");
