@@ -368,10 +368,7 @@ pub fn commit(guard: JobGuard<'_>, work: &mut Work<'_>) -> Result<f64, Failure> 
     let begun = Instant::now();
     let mut copy_s = 0.0;
     if guard.progress()?.late > 0 {
-        guard.release(Kind::Keep, usize::MAX);
-        guard.wait_until(|progress| {
-            progress.keeps == 0 || testing::left_out(Gate::DeliveryAfterKeeps, || true)
-        })?;
+        guard.finish_keeping()?;
         copy_s = begun.elapsed().as_secs_f64();
         work.unsettle();
         guard.deliver()?;

@@ -8,7 +8,7 @@ use super::queue::Queue;
 use super::worker::copy_host;
 use crate::result::DeviceAddress;
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, spin_for};
-use crate::testing;
+use crate::testing::{self, Gate};
 use call::{Area, Failure, MatRef, Rectangle, TileMut};
 use core::cell::Cell;
 use core::ops::Range;
@@ -366,6 +366,17 @@ impl<'q> JobGuard<'q> {
             }
             self.wait_change(progress.version, LOOK_AGAIN);
         }
+    }
+
+    /// Waits until everything is kept that late downloads overwrite.
+    ///
+    /// # Errors
+    /// The first failure of any piece.
+    pub fn finish_keeping(&self) -> Result<(), Failure> {
+        self.queue.hurry(&self.job);
+        self.wait_until(|progress| {
+            progress.keeps == 0 || testing::left_out(Gate::DeliveryAfterKeeps, || true)
+        })
     }
 
     /// Lets the threads take the late downloads, and waits until they have arrived. Everything was kept before.

@@ -211,7 +211,8 @@ fn call(queue: &Queue, jobs: &Jobs) -> Result<(), Failure> {
         guard.release(kind, count);
     };
     release(Kind::Upload, PIECES);
-    release(Kind::Keep, LATE);
+    // One now, the others when the call waits for them.
+    release(Kind::Keep, 1);
     let steps = || -> Result<(), Failure> {
         loop {
             let progress = guard.progress()?;
@@ -224,7 +225,10 @@ fn call(queue: &Queue, jobs: &Jobs) -> Result<(), Failure> {
         }
     };
     let result = steps()
-        .and_then(|()| guard.wait_until(|progress| progress.keeps == 0))
+        .and_then(|()| {
+            allow(Kind::Keep, LATE);
+            guard.finish_keeping()
+        })
         .and_then(|()| {
             allow(Kind::Download, STEPS * PIECES + LATE);
             guard.deliver()

@@ -43,6 +43,8 @@ struct Entry {
     job: Arc<Job>,
     next: [usize; KINDS],
     released: [usize; KINDS],
+    /// Its call waits for what is kept.
+    hurried: bool,
 }
 
 impl Entry {
@@ -99,7 +101,8 @@ impl State {
         let uploading = entry.next[0] < entry.job.total()[0];
         let lazy = [(Kind::Populate, uploading), (Kind::Keep, true)];
         found.or_else(|| {
-            let may = |&(kind, now): &(Kind, bool)| now && entry.has(kind) && self.may(kind);
+            let free = |kind| self.may(kind) || kind == Kind::Keep && entry.hurried;
+            let may = |&(kind, now): &(Kind, bool)| now && entry.has(kind) && free(kind);
             lazy.iter().find(|of| may(of)).map(|&(kind, _)| kind)
         })
     }
@@ -174,6 +177,7 @@ impl Queue {
             job: Arc::clone(job),
             next: [0; KINDS],
             released: [0; KINDS],
+            hurried: false,
         });
     }
 
@@ -202,6 +206,26 @@ impl Queue {
         }
         entry.released[kind as usize] = count;
         let wake = new.min(free).min(state.sleeping);
+        drop(state);
+        self.epoch.fetch_add(1, Ordering::Release);
+        for _ in 0..wake {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The call has nothing left to do but to wait for what is kept: every worker that finds no transfer may do
+    /// that now, of whatever call.
+    pub fn hurry(&self, job: &Arc<Job>) {
+        let mut state = self.state.lock();
+        let Some(index) = state.index_of(job) else {
+            return;
+        };
+        let entry = &mut state.jobs[index];
+        entry.hurried = true;
+        let keep = Kind::Keep as usize;
+        entry.released[keep] = job.total()[keep];
+        let left = entry.released[keep] - entry.next[keep];
+        let wake = left.min(state.sleeping);
         drop(state);
         self.epoch.fetch_add(1, Ordering::Release);
         for _ in 0..wake {
