@@ -298,3 +298,86 @@ impl Queue {
         self.changed.notify_all();
     }
 }
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::super::job::{CopyOut, Keep, Look, Pieces, Upload};
+    use super::*;
+    use call::{Area, MatMut, MatRef, OutRegion, Rectangle};
+
+    const ONE: Rectangle = Rectangle {
+        row0: 0,
+        rows: 1,
+        col0: 0,
+        cols: 1,
+    };
+
+    /// A job of one step; its elements live for ever.
+    fn job(uploads: usize, keeps: usize) -> Arc<Job> {
+        let new = || -> *mut f64 { Box::leak(Box::new(0.0)) };
+        // SAFETY: one element.
+        let from = || unsafe { MatRef::new(new().cast(), 1, 1, 1, 8) }.expect("valid");
+        let upload = |_| Upload {
+            step: 0,
+            from: from(),
+            rectangle: ONE,
+            area: Area::Full,
+            to: 0,
+            ld_bytes: 8,
+            gap_free: true,
+        };
+        let keep = |_| {
+            // SAFETY: one element of its own.
+            let to = unsafe { MatMut::new(new().cast(), 1, 1, 1, 8) }.expect("valid");
+            let tiles = OutRegion::new(to).partition(&[(ONE, Area::Full)]);
+            let to = tiles.expect("a tile").remove(0);
+            let copy = CopyOut {
+                from: from(),
+                rectangle: ONE,
+                to: Mutex::new(to),
+            };
+            Keep { copy, kept: from() }
+        };
+        let pieces = Pieces {
+            uploads: (0..uploads).map(upload).collect(),
+            keeps: (0..keeps).map(keep).collect(),
+            ..Pieces::default()
+        };
+        Arc::new(Job::new(pieces, 1, Duration::from_secs(1), Look::Nothing))
+    }
+
+    /// What each of so many workers that are all free takes.
+    fn taken(queue: &Queue, workers: usize) -> Vec<Option<Kind>> {
+        let take = |_| match queue.next(&mut None, false) {
+            Next::Piece(taken) => Some(taken.kind),
+            _ => None,
+        };
+        (0..workers).map(take).collect()
+    }
+
+    #[test]
+    fn keeping_leaves_half_of_the_workers_free_until_its_call_waits() {
+        let queue = Queue::new(2, 2);
+        queue.set_threads(4);
+        let keeper = job(0, 6);
+        queue.add(&keeper);
+        queue.release(&keeper, Kind::Keep, usize::MAX);
+        assert_eq!(taken(&queue, 3), [Some(Kind::Keep), Some(Kind::Keep), None]);
+        queue.hurry(&keeper);
+        assert_eq!(taken(&queue, 2), [Some(Kind::Keep); 2]);
+    }
+
+    #[test]
+    fn transfers_of_other_calls_come_before_keeping() {
+        let queue = Queue::new(2, 2);
+        queue.set_threads(4);
+        let (keeper, other) = (job(0, 6), job(2, 0));
+        for (job, kind) in [(&keeper, Kind::Keep), (&other, Kind::Upload)] {
+            queue.add(job);
+            queue.release(job, kind, usize::MAX);
+        }
+        queue.hurry(&keeper);
+        let expected = [Kind::Upload, Kind::Upload, Kind::Keep, Kind::Keep];
+        assert_eq!(taken(&queue, 4), expected.map(Some));
+    }
+}
