@@ -1,5 +1,5 @@
-//! `lapack_bench [--library-dir DIR] [--runs 3] [--way auto|keep|scratch] [ROUTINE…] [N…]`: times LAPACK routines in
-//! double precision from malloc memory on the machine's GPU, and checks the results.
+//! `lapack_bench [--library-dir DIR] [--runs 3] [--way auto|keep|scratch] [--threads T] [--uploads U] [ROUTINE…] [N…]`:
+//! times LAPACK routines in double precision from malloc memory on the machine's GPU, and checks the results.
 //!
 //! Routines: potrf getrf gesv (one right-hand side) geqrf syevd (with vectors) gesdd (economical vectors) gesddn
 //! (values) geev (right vectors); all of them if none is named. N: 4096 and 8192 if none is given.
@@ -7,10 +7,11 @@
 //! One line a case: routine, n, best total time, and of that run: until the operands were up, the kernels' own time,
 //! the rest until the results were down, and the copies between the caller's and other host memory that were waited
 //! for; the residual. `--way` says what happens to results in place: the old value is kept while the kernels run and
-//! the new one downloaded over it, or the new one goes through scratch, or what is predicted to be faster. The residual is that of the
-//! defining identity on a random vector x, || r ||_2 / (n eps ||A||_F ||x||_2), for factors with the loss of
-//! orthogonality added; above 30 the program fails. Links nothing but libc; the CUDA libraries are found at run
-//! time.
+//! the new one downloaded over it, or the new one goes through scratch, or what is predicted to be faster. `--threads`
+//! staging threads, of which `--uploads` at most bring operands up (and results down, when nothing goes up); 0 chooses.
+//! The residual is that of the defining identity on a random vector x, || r ||_2 / (n eps ||A||_F ||x||_2), for factors
+//! with the loss of orthogonality added; above 30 the program fails. Links nothing but libc; the CUDA libraries are
+//! found at run time.
 
 use call::{Backend, Call, LapackCall, MatMut, Matrix, Op, Precision, Timing, Vector, VectorKind};
 use gpu_backend::{Gpu, StartOptions, testing};
@@ -311,6 +312,11 @@ fn main() {
             },
             "--runs" => match args.next().and_then(|text| text.parse().ok()) {
                 Some(count) => runs = count,
+                None => usage(&arg),
+            },
+            "--threads" | "--uploads" => match args.next().and_then(|text| text.parse().ok()) {
+                Some(count) if arg == "--threads" => options.staging_threads = count,
+                Some(count) => options.uploads_max = count,
                 None => usage(&arg),
             },
             "--way" => match args.next().as_deref() {
