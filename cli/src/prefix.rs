@@ -1,6 +1,7 @@
 //! Where this program is installed: DIR/bin/gpu-offload beside DIR/lib/libblas.so.3, or, by a
 //! distribution's package, beside the libraries' own folder below DIR/lib.
 
+use crate::install::Ours;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -42,4 +43,20 @@ pub fn blas(library_dir: &Path) -> Result<PathBuf> {
         path.display()
     );
     Ok(path)
+}
+
+/// What goes into Python environments: the library that is fitted to wheels, and the engine.
+pub fn for_wheels() -> Result<Ours> {
+    let dir = library_dir()?;
+    // No library's name, so that no ldconfig gives it a link.
+    let ready = dir.join("gpu-offload-wheel.so");
+    anyhow::ensure!(
+        ready.is_file(),
+        "{}: no such file; this installation is not complete",
+        ready.display()
+    );
+    Ok(Ours {
+        ready,
+        engine: dir.join("libgpu_offload.so.0"),
+    })
 }

@@ -14,7 +14,7 @@ pub struct Args {
 }
 
 /// What a prefix is made of, as cargo packages.
-const PACKAGES: [&str; 4] = ["blas-shim", "lapack-shim", "engine", "cli"];
+const PACKAGES: [&str; 5] = ["blas-shim", "lapack-shim", "wheel-shim", "engine", "cli"];
 
 /// Builds, and prints nothing but cargo's own progress.
 pub fn run(args: &Args) -> Result<()> {

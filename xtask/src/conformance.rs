@@ -22,6 +22,7 @@ mod report;
 mod scalapack;
 mod tally;
 mod tar;
+mod wheels;
 
 pub use crate::sim::prepare as simulated_cuda;
 pub use baseline::baseline;
@@ -84,6 +85,8 @@ pub enum Suite {
     Deb,
     /// The tarball, unpacked and moved, and the links of a conda environment
     Tar,
+    /// The OpenBLAS inside NumPy's and SciPy's wheels, swapped and put back
+    Wheels,
 }
 
 /// Where calls go.
@@ -210,6 +213,7 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Random => random::run(setting, findings),
         Suite::Deb => deb::run(setting, findings),
         Suite::Tar => tar::run(setting, findings),
+        Suite::Wheels => wheels::run(setting, findings),
     }
 }
 

@@ -35,10 +35,12 @@ pub struct Args {
 }
 
 /// What cargo builds, and its place in the prefix.
-const BUILT: [(&str, &str); 4] = [
+const BUILT: [(&str, &str); 5] = [
     ("libblas_shim.so", "lib/libblas.so.3"),
     ("liblapack_shim.so", "lib/liblapack.so.3"),
     ("libgpu_offload.so", "lib/libgpu_offload.so.0"),
+    // Not loaded from here: what `install --venv` fits to a wheel.
+    ("libwheel_shim.so", "lib/gpu-offload-wheel.so"),
     ("gpu-offload", "bin/gpu-offload"),
 ];
 

@@ -33,7 +33,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wheel-shim", &["engine-abi", "door", "reader", "wheel-fit"]),
     (
         "cli",
-        &["routines", "call", "cost-model", "gpu-backend", "engine"],
+        &[
+            "routines",
+            "call",
+            "cost-model",
+            "gpu-backend",
+            "engine",
+            "wheel-fit",
+        ],
     ),
 ];
 

@@ -5,6 +5,17 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// With what is before it, as long as any file name of Linux's file systems, which have at most 255 bytes.
+macro_rules! filler {
+    () => {
+        concat!(
+            "________________________________________________________________________________",
+            "________________________________________________________________________________",
+            "______________________________________________________________________"
+        )
+    };
+}
+
 /// The section that holds the block.
 pub const SECTION: &str = ".gpu_offload_fit";
 /// Length of the block: two paths of the longest kind, with names.
@@ -13,6 +24,10 @@ pub const BYTES: usize = 8192;
 pub const MAGIC: &[u8] = b"gpu-offload wheel fit 1\0";
 /// The names of the ready-made library's entries begin with this, then `lp64_` or `ilp64_`.
 pub const ENTRY_PREFIX: &str = "gpu_offload_wheel_";
+/// SONAME of the ready-made library: room for the wheel's, in place.
+pub const SONAME_ROOM: &str = concat!("gpu-offload-wheel-soname-", filler!());
+/// The ready-made library NEEDs this: room for the name of the renamed original.
+pub const ORIGINAL_ROOM: &str = concat!("gpu-offload-wheel-original-", filler!());
 /// What the file name of the renamed original begins with. threadpoolctl knows libraries by the first
 /// letters of their names, so that it sees one OpenBLAS and not two.
 pub const ORIGINAL_PREFIX: &str = "orig-";
@@ -118,6 +133,11 @@ mod tests {
             ..FIT
         };
         assert_eq!(decode(&plain.encode().unwrap()), Some(plain));
+    }
+
+    #[test]
+    fn every_file_name_has_room() {
+        assert!(SONAME_ROOM.len() >= 255 && ORIGINAL_ROOM.len() >= 255);
     }
 
     #[test]

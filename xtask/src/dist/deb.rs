@@ -274,7 +274,9 @@ impl Needs {
                 let glibc = ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"];
                 let ours = openblas::PARTS.contains(&name)
                     || name.starts_with(FOLDER)
-                    || name.starts_with("libgpu_offload_peer_");
+                    || name.starts_with("libgpu_offload_peer_")
+                    // What is fitted to a wheel needs that wheel's OpenBLAS.
+                    || name.starts_with("gpu-offload-wheel-original-");
                 if name == "libgcc_s.so.1" {
                     self.0.entry("GCC_").or_default();
                 } else if !ours && !glibc.contains(&name) {
