@@ -19,7 +19,7 @@ use crate::plan::keeping::keeping_pays;
 use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
 use crate::plan::program::Operand;
 use crate::scratch::Scratch;
-use crate::solver::{Solver, Workspace, nowhere};
+use crate::solver::{Refused, Solver, Workspace, nowhere};
 use crate::staging::job::{Look, Pieces};
 use crate::testing;
 use call::{
@@ -94,7 +94,30 @@ fn check(call: &LapackCall<'_>) -> Result<(), Failure> {
     {
         return Err(Failure::Unsupported("a zero on the diagonal"));
     }
+    if call.op == Op::Gesv
+        && call.precision.is_complex()
+        && let Some(a) = &call.matrices[0]
+        && !is_unscaled(
+            first_column(&a.as_ref(), call.precision),
+            part_bytes(call.precision),
+        )
+    {
+        return Err(Failure::Unsupported("quotients that LAPACK scales"));
+    }
     Ok(())
+}
+
+/// Bits of the largest part of an element of the first column, among which the first pivot is.
+fn first_column(a: &MatRef<'_>, precision: Precision) -> u64 {
+    let parts = a.column_piece(0, 0, a.rows());
+    let bits = |part: &[u8]| match part {
+        [a, b, c, d] => u64::from(u32::from_ne_bytes([*a, *b, *c, *d]) & (u32::MAX >> 1)),
+        part => part
+            .try_into()
+            .map_or(0, |part| u64::from_ne_bytes(part) & (u64::MAX >> 1)),
+    };
+    let parts = parts.chunks_exact(part_bytes(precision)).map(bits);
+    parts.max().unwrap_or(0)
 }
 
 /// An upper bound of the call's floating-point operations, for the limits of waits: the SVD's.
@@ -267,11 +290,6 @@ fn prepare<'d>(
     limit: Duration,
 ) -> Result<(&'d Solver, Work<'d>, Workspace), Failure> {
     let solver = device.solver()?;
-    if call.op == Op::Geev && solver.newer.geev.is_none() {
-        return Err(Failure::Unsupported(
-            "eigenvalues of a general matrix with this cuSOLVER",
-        ));
-    }
     let elem_bytes = call.precision.elem_bytes();
     let mut work = device.begin_lane(limit)?;
     let note = |e| device.health.note(&e);
@@ -286,7 +304,11 @@ fn prepare<'d>(
             matrices: &matrices,
             pedantic: true,
         };
-        let one = solver.workspace(handle, &kernel).map_err(note)?;
+        let one = solver.workspace(handle, &kernel);
+        let one = one.map_err(|refused| match refused {
+            Refused::Error(e) => device.health.note(&e),
+            Refused::Unsupported(what) => Failure::Unsupported(what),
+        })?;
         size.device_bytes = size.device_bytes.max(one.device_bytes);
         size.host_bytes = size.host_bytes.max(one.host_bytes);
     }

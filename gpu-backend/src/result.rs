@@ -459,6 +459,25 @@ impl Cuda {
         let code = unsafe { (self.driver.cuMemcpy2DAsync_v2)(&raw const copy, stream.0) };
         self.driver("cuMemcpy2DAsync_v2", code)
     }
+
+    /// Queues the writing of one word of 32 bits into `rows` runs of `words` words, the starts of which are `pitch`
+    /// bytes apart.
+    ///
+    /// # Safety
+    /// The runs lie in device memory that stays allocated, and that no other work uses, until the stream has passed
+    /// this point.
+    pub unsafe fn fill_2d(
+        &self,
+        (to, pitch): (DeviceAddress, usize),
+        word: u32,
+        (words, rows): (usize, usize),
+        stream: Stream,
+    ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        let code =
+            unsafe { (self.driver.cuMemsetD2D32Async)(to, pitch, word, words, rows, stream.0) };
+        self.driver("cuMemsetD2D32Async", code)
+    }
 }
 
 /// A copy of nothing in particular from nowhere to nowhere.

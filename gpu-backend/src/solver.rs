@@ -13,6 +13,7 @@ use crate::plan::program::{self, Kernel, Place};
 use crate::result::{BlasHandle, Cuda, DeviceAddress, Stream};
 use crate::staging::with_signals_blocked;
 use crate::sys::{self, Code, cudaDataType_t};
+use crate::testing;
 use call::{Failure, Precision};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -33,12 +34,28 @@ pub struct Solver {
 pub struct SolverHandle {
     raw: sys::SolverRaw,
     params: sys::SolverParams,
+    stream: Stream,
     /// What a routine uses on the host while it runs: the first word is Xgesvdp's error estimate.
     host: Vec<u64>,
 }
 
 // SAFETY: cuSOLVER allows a handle to be used by several threads one after the other.
 unsafe impl Send for SolverHandle {}
+
+/// Why a kernel cannot be asked for.
+#[derive(Debug)]
+pub enum Refused {
+    /// A function failed.
+    Error(CudaError),
+    /// This library cannot do it; the device is as it was.
+    Unsupported(&'static str),
+}
+
+impl From<CudaError> for Refused {
+    fn from(error: CudaError) -> Self {
+        Refused::Error(error)
+    }
+}
 
 /// Scratch of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +154,7 @@ impl Solver {
         let handle = SolverHandle {
             raw,
             params,
+            stream,
             host: vec![0],
         };
         match made {
@@ -165,15 +183,21 @@ impl Solver {
         }
     }
 
+    /// cuBLAS's transposition, where the library has it.
+    fn geams(&self) -> Option<&sys::Geams> {
+        self.geams.as_ref().filter(|_| !testing::is_older())
+    }
+
+    /// Xgeev with its question for the workspace, where the library has them.
+    fn geev(&self) -> Option<(sys::GeevSize, sys::Geev)> {
+        self.newer.geev.filter(|_| !testing::is_older())
+    }
+
     /// What a kernel needs besides its operands. The operands' addresses are not looked at.
     ///
     /// # Errors
-    /// The function that failed.
-    pub fn workspace(
-        &self,
-        h: &SolverHandle,
-        d: &DeviceKernel<'_>,
-    ) -> Result<Workspace, CudaError> {
+    /// The function that failed, or what this library lacks.
+    pub fn workspace(&self, h: &SolverHandle, d: &DeviceKernel<'_>) -> Result<Workspace, Refused> {
         use program::Solver as S;
         let Kernel::Solver(kernel) = *d.kernel else {
             return Ok(Workspace::default());
@@ -189,10 +213,13 @@ impl Solver {
         // SAFETY: the handles are live, the functions read sizes only and write two size_t or one int.
         let (name, code) = unsafe {
             match kernel {
-                S::Transpose { .. } if self.geams.is_none() => {
-                    return Err(missing("cublasDgeam_64"));
+                S::Transpose { .. } if self.geams().is_none() => {
+                    return Err(Refused::Unsupported("transposition with this cuBLAS"));
                 }
-                S::Transpose { .. } | S::Potrs { .. } | S::Getrs { .. } => return Ok(size),
+                S::Transpose { .. }
+                | S::RealDiagonal { .. }
+                | S::Potrs { .. }
+                | S::Getrs { .. } => return Ok(size),
                 S::Potrf { uplo, n, a, .. } => {
                     let (a, lda) = d.at(a);
                     let uplo = fill(uplo);
@@ -288,8 +315,10 @@ impl Solver {
                     vr,
                     ..
                 } => {
-                    let Some((size, _)) = self.newer.geev else {
-                        return Err(missing("cusolverDnXgeev"));
+                    let Some((size, _)) = self.geev() else {
+                        return Err(Refused::Unsupported(
+                            "eigenvalues of a general matrix with this cuSOLVER",
+                        ));
                     };
                     let ((a, lda), (w, _), (vr, ldvr)) = (d.at(a), d.at(w), d.at(vr));
                     let job = sys::EIG_MODES[usize::from(vectors)];
@@ -354,8 +383,11 @@ impl Solver {
             }
         };
         check(name, code)?;
+        // 0 where the routine counts bytes. A length that does not fit 32 bits comes back negative.
+        let elements = usize::try_from(elements)
+            .map_err(|_| Refused::Unsupported("a workspace that is not counted in 32 bits"))?;
         if elements > 0 {
-            size.device_bytes = elements.unsigned_abs() as usize * d.precision.elem_bytes();
+            size.device_bytes = elements.saturating_mul(d.precision.elem_bytes());
         }
         Ok(size)
     }
@@ -384,6 +416,10 @@ impl Solver {
             // SAFETY: the caller's promise.
             return unsafe { cuda.transpose(geams, blas, d, (size, a, c)) };
         }
+        if let S::RealDiagonal { n, a } = kernel {
+            // SAFETY: the caller's promise.
+            return unsafe { real_diagonal(cuda, d, (n, a), h.stream) };
+        }
         let (on_device, device_bytes) = (
             ptr::with_exposed_provenance_mut::<c_void>(work as usize),
             size.device_bytes,
@@ -405,7 +441,8 @@ impl Solver {
         // looked at above; the error estimate is written into the handle's memory, which outlives the work.
         let run = || unsafe {
             match kernel {
-                S::Transpose { .. } => ("", sys::SUCCESS),
+                // Done above.
+                S::Transpose { .. } | S::RealDiagonal { .. } => ("", sys::SUCCESS),
                 S::Potrf {
                     uplo,
                     n,
@@ -746,6 +783,27 @@ impl Solver {
         let (name, code) = with_signals_blocked(run);
         check(name, code)
     }
+}
+
+/// Queues zeros for the imaginary parts of a diagonal; nothing in real types.
+///
+/// # Safety
+/// As for [`Solver::kernel`].
+unsafe fn real_diagonal(
+    cuda: &Cuda,
+    d: &DeviceKernel<'_>,
+    (n, a): (usize, Place),
+    stream: Stream,
+) -> Result<(), CudaError> {
+    if !d.precision.is_complex() {
+        return Ok(());
+    }
+    let elem_bytes = d.precision.elem_bytes();
+    let (matrix, part_bytes) = (d.matrices[a.buffer], elem_bytes / 2);
+    let first = matrix.element(a.row0, a.col0, elem_bytes) + part_bytes as u64;
+    let to = (first, matrix.ld_bytes + elem_bytes);
+    // SAFETY: the caller's promise: n diagonal elements lie in the buffer.
+    unsafe { cuda.fill_2d(to, 0, (part_bytes / size_of::<u32>(), n), stream) }
 }
 
 /// Where something that was looked for before is not there after all.

@@ -98,6 +98,7 @@ surface! {
         cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
         cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
         cuMemcpy2DAsync_v2(*const CUDA_MEMCPY2D, CUstream);
+        cuMemsetD2D32Async(CUdeviceptr, usize, c_uint, usize, usize, CUstream);
         cuStreamCreate(*mut CUstream, c_uint);
         cuStreamDestroy_v2(CUstream);
         cuStreamWaitEvent(CUstream, CUevent, c_uint);

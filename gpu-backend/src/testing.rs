@@ -53,6 +53,11 @@ mod hooks {
         pays
     }
 
+    /// The libraries as they are.
+    pub const fn is_older() -> bool {
+        false
+    }
+
     /// Nothing.
     pub const fn before_keep() {}
 
@@ -80,6 +85,7 @@ mod hooks {
         keeps: Option<bool>,
         keep_s: f64,
         put_back: u64,
+        older: bool,
     }
 
     static HOOKS: Mutex<Hooks> = Mutex::new(Hooks {
@@ -90,6 +96,7 @@ mod hooks {
         keeps: None,
         keep_s: 0.0,
         put_back: 0,
+        older: false,
     });
 
     /// True if the order is to be left out now, where it would have held something up (`matters`).
@@ -122,6 +129,16 @@ mod hooks {
     /// Whether results of LAPACK that are read are kept, or what [`set_keeps`] asks for.
     pub fn keeps(pays: bool) -> bool {
         HOOKS.lock().keeps.unwrap_or(pays)
+    }
+
+    /// The libraries lack what only newer ones have.
+    pub fn is_older() -> bool {
+        HOOKS.lock().older
+    }
+
+    /// Makes the libraries old: without cuSOLVER's Xgeev and cuBLAS's geam.
+    pub fn set_older(older: bool) {
+        HOOKS.lock().older = older;
     }
 
     /// Waits as long as [`set_keep_delay`] says.

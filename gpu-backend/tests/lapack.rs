@@ -625,12 +625,26 @@ fn matrices_that_lapack_scales_are_left_to_it() {
     for precision in Precision::ALL {
         let double = matches!(precision, Precision::D | Precision::Z);
         for scale in if double {
-            [1e-300, 1e300]
+            [1e-300, 1e-200, 1e200, 1e300]
         } else {
-            [1e-20, 1e20]
+            [1e-30, 1e-20, 1e20, 1e30]
         } {
             for case in one_of_each(precision, 20, &mut random) {
-                if !matches!(case.op, Op::Syevd | Op::Gesdd | Op::Gesvd | Op::Geev) {
+                // Reflectors, pivots and factors are not what is scaled.
+                if matches!(
+                    case.op,
+                    Op::Orgqr
+                        | Op::Ormqr
+                        | Op::Getrs
+                        | Op::Potrs
+                        | Op::Potri
+                        | Op::Potrf
+                        | Op::Posv
+                ) {
+                    continue;
+                }
+                let pivots = matches!(case.op, Op::Getrf | Op::Gesv);
+                if pivots && !precision.is_complex() {
                     continue;
                 }
                 let mut case = case.clone();
@@ -646,6 +660,119 @@ fn matrices_that_lapack_scales_are_left_to_it() {
             }
         }
     }
+}
+
+/// potrf forms square roots and quotients by them only, so that nothing overflows that LAPACK keeps from it.
+#[test]
+fn cholesky_of_large_and_small_matrices() {
+    let mut random = Random(214);
+    for precision in Precision::ALL {
+        let scales = match precision {
+            Precision::D | Precision::Z => [1e-200, 1e200],
+            _ => [1e-30, 1e30],
+        };
+        for scale in scales {
+            let n = 150;
+            let a = hermitian(precision, n, 0, true, &mut random);
+            let scaled = Matrix::filled(precision, n, n, n, |i, j| {
+                let (re, im) = a.get(i, j);
+                (re * scale, im * scale)
+            });
+            let b = Matrix::random(precision, n, 2, n, &mut random);
+            let case = Case::new(Op::Posv, precision, "L", (n, n, 2))
+                .matrix(scaled, Intent::InOut)
+                .matrix(b.clone(), Intent::InOut);
+            let done = case.done(gpu());
+            let x = Full::of(done.mat(1));
+            let unscaled = Full::new(n, 2, |i, j| {
+                let (re, im) = x.at(i, j);
+                (re * scale, im * scale)
+            });
+            let a = Full::of(&a);
+            let error = a.times(&unscaled).minus(&Full::of(&b)).norm();
+            let size = a.norm() * unscaled.norm() * n as f64;
+            small(&done.name(), error, size, precision);
+        }
+    }
+}
+
+/// LAPACK takes the diagonal of a Hermitian matrix as real, and leaves a factor with a real one.
+#[test]
+fn imaginary_parts_of_a_hermitian_diagonal_are_not_there() {
+    let mut random = Random(215);
+    for precision in [Precision::C, Precision::Z] {
+        for case in one_of_each(precision, 40, &mut random) {
+            if !matches!(
+                case.op,
+                Op::Potrf | Op::Posv | Op::Syevd | Op::Syev | Op::Syevr
+            ) {
+                continue;
+            }
+            let mut odd = case.clone();
+            if let Some((a, _)) = &mut odd.matrices[0] {
+                for i in 0..40 {
+                    a.set(i, i, (a.get(i, i).0, random.next()));
+                }
+            }
+            let (done, right) = (odd.done(gpu()), case.done(gpu()));
+            if matches!(done.op, Op::Potrf | Op::Posv) {
+                assert!((0..40).all(|i| done.mat(0).get(i, i).1 == 0.0));
+            }
+            done.assert_is(&right);
+        }
+    }
+}
+
+/// cuSOLVER before 11.7 has no Xgeev, and a cuBLAS may have no geam: such calls are the CPU library's, and the
+/// device goes on.
+#[test]
+fn what_older_libraries_lack_is_not_the_devices_trouble() {
+    let mut random = Random(216);
+    testing::set_older(true);
+    let n = 20;
+    let a = Matrix::random(Precision::D, n, n, n, &mut random);
+    for _ in 0..5 {
+        refused(&geev_case(Precision::D, "NV", &a), "no Xgeev");
+        let wide = Matrix::random(Precision::D, n, 2 * n, n, &mut random);
+        refused(&svd_case(Op::Gesdd, Precision::D, "S", &wide), "no geam");
+    }
+    svd_case(Op::Gesvd, Precision::D, "SS", &a).done(gpu());
+    testing::set_older(false);
+    geev_case(Precision::D, "NV", &a).done(gpu());
+}
+
+/// A length beyond 32 bits comes back negative: the CPU library's call, not one with a wrong length. In a process
+/// of its own, whose simulated cuSOLVER answers so.
+#[test]
+fn a_workspace_that_does_not_fit_32_bits_is_refused() {
+    const LENGTH: &str = "SIM_CUDA_SOLVER_LWORK";
+    if common::real() {
+        return;
+    }
+    if std::env::var_os(LENGTH).is_some() {
+        let mut random = Random(217);
+        for case in one_of_each(Precision::Z, 20, &mut random) {
+            if matches!(case.op, Op::Orgqr | Op::Ormqr | Op::Potri) {
+                refused(&case, "a negative length");
+            } else {
+                case.done(gpu());
+            }
+        }
+        return;
+    }
+    let this = std::env::current_exe().expect("this program");
+    let name = "a_workspace_that_does_not_fit_32_bits_is_refused";
+    let output = std::process::Command::new(this)
+        .args(["--exact", name, "--nocapture"])
+        .env(LENGTH, (u32::MAX - 4).to_string())
+        .output()
+        .expect("the child runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use super::build::{block, triangle};
 use super::program::{
-    Area, Buffer, Download, Kernel, Operand, Place, Program, Solver, Step, Upload,
+    Area, Buffer, Download, Kernel, Operand, Place, Program, Solver, Step, Upload, ld_bytes,
 };
 use super::sizes::Sizes;
 use call::{Failure, LapackCall, Op, Precision, Side, Trans, Uplo};
@@ -106,7 +106,10 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.up(Operand::A, a, (n, n), tri(uplo));
             w.potrs(uplo, (n, k), a)
         }
-        Op::Potri => w.potri(uplo, n),
+        Op::Potri => {
+            w.narrow(&[(n, n)])?;
+            w.potri(uplo, n)
+        }
         Op::Getrf => w.getrf((m, n)).0,
         Op::Gesv => {
             let (a, ipiv) = w.getrf((n, n));
@@ -121,9 +124,13 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.getrs(trans, (n, k), a, ipiv)
         }
         Op::Geqrf => w.geqrf((m, n)),
-        Op::Orgqr => w.orgqr((m, n, k)),
+        Op::Orgqr => {
+            w.narrow(&[(m, n)])?;
+            w.orgqr((m, n, k))
+        }
         Op::Ormqr => {
             let side = call.side().unwrap_or(Side::L);
+            w.narrow(&[(if side == Side::L { m } else { n }, k), (m, n)])?;
             w.ormqr(side, call.trans().unwrap_or(Trans::N), (m, n, k))
         }
         Op::Syev | Op::Syevd => w.syevd(call.letter("jobz") == Some(b'V'), uplo, n, Operand::A),
@@ -151,11 +158,26 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
     };
     w.next();
     w.plan.program.finite_only = true;
-    w.plan.program.unscaled_only = matches!(
-        call.op,
-        Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev
-    );
+    w.plan.program.unscaled_only = scales(call.op, call.precision);
     Ok(w.plan)
+}
+
+/// True if LAPACK keeps squares and quotients of elements from overflowing, where cuSOLVER says nothing of the
+/// kind: by scaling the whole matrix (eigenvalues, singular values, gels), the norms of columns (geqrf's
+/// reflectors), or complex quotients (getrf's pivots; real ones are the same in both).
+///
+/// gesv's right-hand sides would hide what its matrix has, so that the executor looks at it.
+///
+/// potrf, and what follows from its factor, forms nothing larger than the square root of a diagonal element, and
+/// no quotient but by one; the operands of orgqr and ormqr are reflectors and numbers that are multiplied by them,
+/// with the sums that LAPACK has.
+fn scales(op: Op, precision: Precision) -> bool {
+    let quotients = op == Op::Getrf && precision.is_complex();
+    let scaled = matches!(
+        op,
+        Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev | Op::Geqrf
+    );
+    scaled || quotients
 }
 
 /// True if the SVD of this call may be computed in two ways, of which the first may turn out too inaccurate.
@@ -233,6 +255,33 @@ impl Writer {
         })
     }
 
+    /// Refuses matrices with more elements on the device than the 32-bit routines can count.
+    ///
+    /// # Source
+    /// cuSOLVER library documentation: orgqr, ormqr and potri take int; nothing says that they compute addresses in
+    /// 64 bits.
+    fn narrow(&self, sizes: &[(usize, usize)]) -> Result<(), Failure> {
+        let elem_bytes = self.precision.elem_bytes();
+        let fits = |&(rows, cols): &(usize, usize)| {
+            let ld = ld_bytes(rows.saturating_mul(elem_bytes)) / elem_bytes;
+            ld.checked_mul(cols)
+                .is_some_and(|elems| i32::try_from(elems).is_ok())
+        };
+        match sizes.iter().all(fits) {
+            true => Ok(()),
+            false => Err(Failure::Unsupported(
+                "more elements than cuSOLVER counts in 32 bits",
+            )),
+        }
+    }
+
+    /// LAPACK takes the diagonal of a Hermitian matrix as real, whatever imaginary parts it has.
+    fn real_diagonal(&mut self, n: usize, a: Place) {
+        if self.precision.is_complex() {
+            self.kernel(Solver::RealDiagonal { n, a });
+        }
+    }
+
     fn kernel(&mut self, kernel: Solver) {
         self.step.kernels.push(Kernel::Solver(kernel));
     }
@@ -292,7 +341,10 @@ impl Writer {
         let a = self.matrix(n, n);
         self.up(Operand::A, a, (n, n), tri(uplo));
         let info = self.info(INDEFINITE);
+        self.real_diagonal(n, a);
         self.kernel(Solver::Potrf { uplo, n, a, info });
+        // LAPACK's factor has a real diagonal; cuSOLVER does not say so of its own.
+        self.real_diagonal(n, a);
         self.down(Operand::A, a, (n, n), tri(uplo));
         a
     }
@@ -318,6 +370,7 @@ impl Writer {
         self.up(Operand::A, a, (n, n), tri(uplo));
         let info = self.info(SINGULAR);
         self.kernel(Solver::Potri { uplo, n, a, info });
+        self.real_diagonal(n, a);
         self.down(Operand::A, a, (n, n), tri(uplo));
         a
     }
@@ -415,6 +468,7 @@ impl Writer {
         self.up(Operand::A, a, (n, n), tri(uplo));
         let w = self.vector(n, Elements::Real);
         let info = self.info(DIVERGED);
+        self.real_diagonal(n, a);
         self.kernel(Solver::Syevd {
             vectors,
             uplo,
@@ -545,5 +599,65 @@ impl Writer {
             self.down(Operand::C, vr, (n, n), Area::Full);
         }
         a
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(
+        op: Op,
+        precision: Precision,
+        letters: [u8; 4],
+        (m, n, k): (usize, usize, usize),
+    ) -> bool {
+        let call = LapackCall {
+            op,
+            precision,
+            letters,
+            m,
+            n,
+            k,
+            matrices: [None, None, None, None],
+            vectors: [None, None, None, None, None, None],
+        };
+        match plan(&call, &Sizes::DEFAULT, false) {
+            Ok(_) => true,
+            Err(Failure::Unsupported(_)) => false,
+            Err(other) => panic!("{op:?}: {other}"),
+        }
+    }
+
+    /// 46,340^2 is the last square below 2^31; columns on the device are up to a sixteenth longer.
+    #[test]
+    fn routines_with_32_bit_sizes_get_no_more_elements_than_they_can_count() {
+        for precision in Precision::ALL {
+            for (n, fits) in [(45_000, true), (46_341, false), (1 << 30, false)] {
+                let left = [b'L', b'N', 0, 0];
+                assert_eq!(planned(Op::Orgqr, precision, [0; 4], (n, n, n)), fits);
+                assert_eq!(
+                    planned(Op::Potri, precision, [b'U', 0, 0, 0], (n, n, n)),
+                    fits
+                );
+                assert_eq!(planned(Op::Ormqr, precision, left, (n, 5, n)), fits);
+                assert_eq!(planned(Op::Ormqr, precision, left, (n, n, 5)), fits);
+                assert_eq!(
+                    planned(Op::Ormqr, precision, [b'R', b'N', 0, 0], (5, n, n)),
+                    fits
+                );
+                // Those with 64-bit sizes do.
+                assert!(planned(Op::Geqrf, precision, [0; 4], (n, n, n)));
+            }
+            let tall = 1 << 22;
+            assert!(planned(Op::Orgqr, precision, [0; 4], (tall, 500, 500)));
+            assert!(!planned(Op::Orgqr, precision, [0; 4], (tall, 513, 500)));
+        }
+        assert!(!planned(
+            Op::Geqrf,
+            Precision::D,
+            [0; 4],
+            (5, (1 << 30) + 1, 5)
+        ));
     }
 }

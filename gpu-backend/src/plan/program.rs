@@ -214,6 +214,14 @@ pub enum Solver {
         /// C, m x n.
         c: Place,
     },
+    /// The imaginary parts of a diagonal become 0, as LAPACK takes those of a Hermitian matrix; in complex types
+    /// only.
+    RealDiagonal {
+        /// Order.
+        n: usize,
+        /// The matrix, at its buffer's corner.
+        a: Place,
+    },
     /// The Cholesky factor over its triangle.
     Potrf {
         /// The triangle.

@@ -233,6 +233,66 @@ fn queue_pinned(mut pass: Pass, transfer: Transfer, stream: &StreamState, name: 
     stream.push(queued(pass.fault, task(transfer, Box::new(work))));
 }
 
+/// `rows` runs of `words` words of 32 bits, all alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    pub to: u64,
+    /// Bytes between the starts of runs.
+    pub pitch: usize,
+    pub word: u32,
+    pub words: usize,
+    pub rows: usize,
+}
+
+impl Fill {
+    fn resolve(&self, state: &State) -> Option<*mut u8> {
+        let span = (self.rows - 1).checked_mul(self.pitch)?;
+        let bytes = span.checked_add(self.words.checked_mul(size_of::<u32>())?)?;
+        state.arena.resolve(self.to, bytes as u64)
+    }
+}
+
+/// Queues the filling of device memory.
+pub fn fill(mut pass: Pass, fill: Fill, stream: usize) -> Result<(), u32> {
+    let stream = find_stream(&mut pass, stream)?;
+    if fill.words == 0 || fill.rows == 0 {
+        return Ok(());
+    }
+    let aligned = |bytes: u64| bytes.is_multiple_of(size_of::<u32>() as u64);
+    let Fill { to, pitch, .. } = fill;
+    let fits =
+        fill.rows == 1 || (pitch / size_of::<u32>() >= fill.words && pitch <= MAX_PITCH_BYTES);
+    if !fits || !aligned(to) || !aligned(pitch as u64) {
+        return Err(INVALID_VALUE);
+    }
+    if fill.resolve(&pass.state).is_none() {
+        let what = format!(
+            "{} call {}: not live device memory",
+            pass.function, pass.nth
+        );
+        pass.state.complain(what);
+        return Err(INVALID_VALUE);
+    }
+    let work = move || {
+        let state = state::lock();
+        let at = fill.resolve(&state);
+        let at = at.ok_or("a fill met device memory that was freed")?;
+        for row in 0..fill.rows {
+            for word in 0..fill.words {
+                // SAFETY: inside live device memory (just found, under the lock); its alignment was checked, and the
+                // arena's is a page's.
+                unsafe {
+                    let to = at.add(row * fill.pitch).cast::<u32>().add(word);
+                    to.write(fill.word);
+                }
+            }
+        }
+        Ok(())
+    };
+    stream.push(queued(pass.fault, Task::Run(Load::Kernel, Box::new(work))));
+    Ok(())
+}
+
 /// From its turn until it is over, the target of an upload holds nothing: NaN, so that who still or
 /// already reads it then is found.
 fn task(transfer: Transfer, work: Work) -> Task {
@@ -270,7 +330,7 @@ unsafe fn run(state: &State, transfer: &Transfer) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::cuMemcpy2DAsync_v2;
+    use crate::driver::{cuMemcpy2DAsync_v2, cuMemsetD2D32Async};
     use crate::testing::{Device, ok};
 
     /// Three rows of four bytes: pitch 6 on the host, 8 on the device, corners one row and one byte in.
@@ -335,6 +395,28 @@ mod tests {
         }
         assert_eq!(host.read(), expected);
         assert_eq!(device.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_fill_writes_its_runs_and_nothing_else() {
+        let device = Device::new();
+        let memory = device.upload(&[0xee; 32]);
+        let fill = |to: u64, pitch, words, rows| {
+            // SAFETY: no pointers.
+            unsafe { cuMemsetD2D32Async(to, pitch, 0x0403_0201, words, rows, device.stream) }
+        };
+        ok(fill(memory + 4, 12, 2, 2));
+        let mut expected = [0xee; 32];
+        for start in [4, 8, 16, 20] {
+            expected[start..start + 4].copy_from_slice(&[1, 2, 3, 4]);
+        }
+        assert_eq!(device.download(memory, 32), expected);
+        assert_eq!(device.complaints(), Vec::<String>::new());
+        for (to, pitch, words) in [(memory + 2, 12, 2), (memory, 10, 2), (memory, 12, 4)] {
+            assert_eq!(fill(to, pitch, words, 2), INVALID_VALUE);
+        }
+        assert_eq!(fill(memory, 12, 2, 1 << 20), INVALID_VALUE);
+        assert_eq!(device.complaints().len(), 1);
     }
 
     #[test]

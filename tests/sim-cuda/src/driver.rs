@@ -344,6 +344,13 @@ entries! {
         copy::submit(pass, transfer, stream)
     }
 
+    fn cuMemsetD2D32Async(
+        to: u64, pitch: usize, word: c_uint, words: usize, rows: usize, stream: usize,
+    ) {
+        let pass = gate("cuMemsetD2D32Async")?;
+        copy::fill(pass, copy::Fill { to, pitch, word, words, rows }, stream)
+    }
+
     fn cuStreamCreate(stream: *mut usize, flags: c_uint) {
         let mut pass = gate("cuStreamCreate")?;
         if flags > 1 {

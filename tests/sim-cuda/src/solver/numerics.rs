@@ -75,10 +75,34 @@ fn with_work(precision: Precision, call: impl Fn(At, &i32, &mut i32)) -> Done {
     done(info)
 }
 
+/// cuSOLVER's documentation does not say what becomes of imaginary parts on the diagonal of a Hermitian matrix: here
+/// they are taken for real, so that who relies on LAPACK's meaning is found.
+///
+/// # Safety
+/// The matrix exists.
+unsafe fn confuse_diagonal(p: Precision, n: i32, a: At, lda: i32) {
+    if p.is_real() {
+        return;
+    }
+    let parts = Reals::new(p, a);
+    for i in 0..n as usize {
+        let re = 2 * (i * lda as usize + i);
+        // SAFETY: the caller's promise.
+        unsafe { parts.set(re, parts.get(re) + parts.get(re + 1)) };
+    }
+}
+
+/// Nor does it say that the factor's diagonal is exactly real.
 pub fn potrf(p: Precision, uplo: u8, n: i32, a: At, lda: i32) -> Done {
     let mut info = 0;
     // SAFETY: the module's contract.
-    unsafe { f::POTRF[of_four(p)](&flag(uplo), &n, a, &lda, &mut info, 1) };
+    unsafe {
+        confuse_diagonal(p, n, a, lda);
+        f::POTRF[of_four(p)](&flag(uplo), &n, a, &lda, &mut info, 1);
+        if !p.is_real() {
+            Reals::new(p, a).set(1, 1e-20);
+        }
+    }
     done(info)
 }
 
@@ -188,6 +212,8 @@ pub fn syevd(p: Precision, jobz: u8, uplo: u8, n: i32, a: At, lda: i32, w: At) -
     let (jobz, uplo) = (&flag(jobz), &flag(uplo));
     let (mut first_iwork, mut info) = ([0; 1], 0);
     let (mut first, mut first_rwork) = (array(16), array(16));
+    // SAFETY: the module's contract.
+    unsafe { confuse_diagonal(p, n, a, lda) };
     let real = f::SYEVD[of_two(p)];
     let complex = f::HEEVD[of_two(p)];
     let call = |work: At, lwork, rwork: At, lrwork, iwork: *mut i32, liwork, info: &mut i32| {

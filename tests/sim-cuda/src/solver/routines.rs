@@ -5,6 +5,7 @@
 use super::job::{Compute, Given, Job, Need, Outcome, Use, matrix, submit, vector};
 use super::{INVALID_VALUE, NOT_SUPPORTED, gate, give, known_params, numerics, run};
 use crate::blas::job::Precision;
+use crate::state;
 use core::ffi::{c_int, c_void};
 
 type Decoded = Result<Job, u32>;
@@ -139,8 +140,10 @@ unsafe fn answer_elems(
         }
         let need = panel(p, (size.0.into(), size.1.into()));
         let elems = need.device_bytes / p.elem_bytes();
+        // A length beyond 32 bits, as it would come back.
+        let elems = state::number_of("SIM_CUDA_SOLVER_LWORK", elems) as u32;
         // SAFETY: the API's contract: a pointer of the caller's.
-        unsafe { give(lwork, elems as c_int) }
+        unsafe { give(lwork, elems.cast_signed()) }
     })
 }
 
