@@ -8,6 +8,7 @@
 mod curve;
 mod decide;
 mod estimate;
+mod lapack;
 mod learn;
 mod predict;
 mod profile;
@@ -15,6 +16,7 @@ mod threshold;
 
 pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
 pub use estimate::{CpuFacts, FRESH_BYTES_PER_S, GpuFacts};
+pub use lapack::SOLVER_START_S;
 pub use learn::{Correction, Learned, LearnedDecision};
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{

@@ -1,7 +1,7 @@
 //! Predicted time of one call on either side, term by term.
 
 use crate::{Correction, Profile};
-use routines::{Op, Shape};
+use routines::{Library, Op, Shape, family};
 
 /// What holds at the moment of the call, besides its shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -130,18 +130,18 @@ pub(crate) fn share_of_product(op: Op) -> Option<f64> {
 
 /// Predicted times of a call; `None` for a family without curves. Allocates nothing.
 pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Option<Prediction> {
-    let factors = factors(shape.op)?;
-    let [m, n, k] = shape.product().map(|size| size as f64);
-    let cpu = profile.cpu_curves(shape.precision);
-    let gpu = profile.gpu_curves(shape.precision);
+    let lapack = family(shape.op).library == Library::Lapack;
+    let (cpu_s, compute_s) = if lapack {
+        profile.lapack_s(shape)?
+    } else {
+        level3_s(profile, shape)?
+    };
     let t = profile.transfers();
     let o = profile.overheads();
     let in_bytes = (shape.bytes_in() - situation.resident_in_bytes as f64).max(0.0);
     let (upload_s, download_s) = profile.transfer_s(in_bytes, shape.bytes_out());
-    let (own_cpu, own_gpu) = profile.family_curves(shape.op, shape.precision);
-    let compute_s =
-        own_gpu.map_or_else(|| factors.gpu * gpu.time_s(m, n, k), |c| c.time_s(m, n, k));
-    let cpu_s = own_cpu.map_or_else(|| factors.cpu * cpu.time_s(m, n, k), |c| c.time_s(m, n, k));
+    // Nothing of LAPACK's operands moves while its kernels run.
+    let overlap = if lapack { 0.0 } else { o.overlap };
     let threads = thread_factor(profile.cpu_threads(), situation.cpu_threads);
     Some(Prediction {
         cpu_s: cpu_s * threads,
@@ -152,8 +152,21 @@ pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Optio
         compute_s,
         download_s,
         fresh_s: situation.fresh_out_bytes as f64 / t.fresh_bytes_per_s,
-        overlap_s: o.overlap * upload_s.min(compute_s),
+        overlap_s: overlap * upload_s.min(compute_s),
     })
+}
+
+/// Times of a level-3 call without copies: CPU and GPU.
+fn level3_s(profile: &Profile, shape: &Shape) -> Option<(f64, f64)> {
+    let factors = factors(shape.op)?;
+    let [m, n, k] = shape.product().map(|size| size as f64);
+    let cpu = profile.cpu_curves(shape.precision);
+    let gpu = profile.gpu_curves(shape.precision);
+    let (own_cpu, own_gpu) = profile.family_curves(shape.op, shape.precision);
+    Some((
+        own_cpu.map_or_else(|| factors.cpu * cpu.time_s(m, n, k), |c| c.time_s(m, n, k)),
+        own_gpu.map_or_else(|| factors.gpu * gpu.time_s(m, n, k), |c| c.time_s(m, n, k)),
+    ))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! line and what is accepted. Reading and writing files is somebody else's business.
 
 use crate::curve::{Below, Curve, GemmCurves};
+use crate::lapack::{Key, LapackCurves, SideOf};
 use crate::predict::share_of_product;
 use core::fmt::Write;
 use routines::{Op, Precision, Shape, families};
@@ -114,7 +115,8 @@ pub struct Sample(pub u64, pub u64, pub u64, pub f64);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
     samples: [Vec<Sample>; 4],
-    /// Other families, by routine ("dsyrk"); m, n, k are those of the call.
+    /// Other families, by routine ("dsyrk") or, in LAPACK, by routine and the letters of its job options ("dpotrf",
+    /// "dsyevd V", "dgeev NV"); m, n, k are those of the call, k being nrhs or n where a routine has neither.
     families: BTreeMap<String, Vec<Sample>>,
 }
 
@@ -149,7 +151,8 @@ fn work(op: Op, precision: Precision, s: &Sample) -> f64 {
     shape.product().map(|size| size as f64).iter().product()
 }
 
-fn index(precision: Precision) -> usize {
+/// Place of a precision among the four.
+pub(crate) fn index(precision: Precision) -> usize {
     match precision {
         Precision::S => 0,
         Precision::D => 1,
@@ -284,6 +287,8 @@ pub struct Profile {
     /// Other families that were measured, by [`slot`].
     cpu_families: Vec<Option<GemmCurves>>,
     gpu_families: Vec<Option<GemmCurves>>,
+    cpu_lapack: LapackCurves,
+    gpu_lapack: LapackCurves,
 }
 
 /// Why a profile is refused: what, on which line, and what is accepted.
@@ -433,6 +438,8 @@ impl Profile {
             .expect("checked: a GPU cube");
         let cpu_families = measurements.cpu.family_curves(&cpu, Below::Proportional);
         let gpu_families = measurements.gpu.family_curves(&gpu, Below::Constant);
+        let cpu_lapack = LapackCurves::new(measurements.cpu.families(), &cpu, SideOf::Cpu);
+        let gpu_lapack = LapackCurves::new(measurements.gpu.families(), &gpu, SideOf::Gpu);
         Self {
             measurements,
             upload,
@@ -441,6 +448,8 @@ impl Profile {
             gpu,
             cpu_families,
             gpu_families,
+            cpu_lapack,
+            gpu_lapack,
         }
     }
 
@@ -625,7 +634,12 @@ impl Profile {
                     .iter()
                     .map(|Sample(m, n, k, time_s)| format!("[{m}, {n}, {k}, {time_s:e}]"))
                     .collect();
-                line(format!("{routine} = [{}]", samples.join(", ")));
+                // A key with a space needs quotes.
+                let key = match routine.contains(' ') {
+                    true => quoted(routine),
+                    false => routine.to_owned(),
+                };
+                line(format!("{key} = [{}]", samples.join(", ")));
             }
             line(String::new());
         }
@@ -699,12 +713,26 @@ impl Profile {
     pub(crate) fn gpu_curves(&self, precision: Precision) -> &GemmCurves {
         &self.gpu[index(precision)]
     }
+
+    /// Times of a call of LAPACK without copies: CPU and GPU. `None` for a family that nothing predicts.
+    pub(crate) fn lapack_s(&self, shape: &Shape) -> Option<(f64, f64)> {
+        let cpu_s = self
+            .cpu_lapack
+            .time_s(shape, self.cpu_curves(shape.precision))?;
+        let gpu_s = self
+            .gpu_lapack
+            .time_s(shape, self.gpu_curves(shape.precision))?;
+        Some((cpu_s, gpu_s))
+    }
 }
 
 fn wrong_routine(name: &str) -> Option<String> {
-    let known = routine(name).is_some_and(|(op, _)| share_of_product(op).is_some());
-    (!known).then(|| {
-        format!("routine {name:?} is not known; accepted: a level-3 routine such as \"dsyrk\"")
+    let level3 = routine(name).is_some_and(|(op, _)| share_of_product(op).is_some());
+    (!level3 && Key::of(name).is_none()).then(|| {
+        format!(
+            "routine {name:?} is not known; accepted: a level-3 routine such as \"dsyrk\", or one of LAPACK with \
+             the letters of its job options, such as \"dpotrf\" or \"dsyevd V\""
+        )
     })
 }
 

@@ -1,7 +1,7 @@
 //! The gate: work below which no call of a routine can win, so that it need not be looked at.
 
 use crate::{Level, Profile, Situation, predict};
-use routines::{Gate, Op, Precision, Shape, family};
+use routines::{Gate, Library, Op, Precision, Shape, family};
 
 /// Work in multiply-adds at or below which no call reaches the engine before a profile says better:
 /// a product of n = 128 takes OpenBLAS about 20 microseconds on one core, less than one kernel launch
@@ -21,6 +21,9 @@ const MAX_WORK: f64 = 1e18;
 
 /// The small dimension of the thin shapes that are looked at.
 const THIN: [f64; 3] = [1.0, 16.0, 128.0];
+
+/// Letters of job options: all that can be had, and nothing but values.
+const JOBS: [u8; 2] = *b"VN";
 
 /// How much slower than predicted the CPU may turn out: what [`watch_work`] allows for. A program that sets
 /// a quarter of the threads multiplies its time by 2.8 (see `predict`), and families that nobody measured
@@ -62,7 +65,7 @@ fn any_shape_wins(
     margin: f64,
     work: f64,
 ) -> bool {
-    let wins = |m: f64, n: f64, k: f64, right: bool| {
+    let wins_with = |m: f64, n: f64, k: f64, right: bool, letters: [u8; 4]| {
         // beta = 0 is the case with the least to move.
         let shape = Shape {
             op,
@@ -72,12 +75,37 @@ fn any_shape_wins(
             k: k.ceil() as u64,
             right,
             beta_zero: true,
-            letters: [0; 4],
+            letters,
         };
         predict(profile, &shape, &Situation::default())
             .is_some_and(|p| margin * p.cpu_s >= level.required_speedup() * p.gpu_s())
     };
+    let wins = |m: f64, n: f64, k: f64, right: bool| wins_with(m, n, k, right, [0; 4]);
     let edge = work.cbrt();
+    if family(op).library == Library::Lapack {
+        // With vectors, and without.
+        let any_job = |m, n, k| JOBS.iter().any(|job| wins_with(m, n, k, false, [*job; 4]));
+        let thin = |thin: f64| {
+            let (long, longest) = ((work / thin).sqrt(), work / (thin * thin));
+            match family(op).gate {
+                // n x n, with right-hand sides.
+                Some(Gate::Product(["n", "n", "nrhs"])) => any_job(long, long, thin),
+                // m x n, and the smaller of both once more.
+                Some(Gate::Product(["m", "n", "n"])) => {
+                    any_job(longest, thin, thin) || any_job(thin, longest, thin)
+                }
+                Some(Gate::Product(["m", "n", "k"])) => {
+                    any_job(long, thin, long)
+                        || any_job(long, long, thin)
+                        || any_job(longest, thin, thin)
+                }
+                _ => any_job(edge, edge, thin),
+            }
+        };
+        return any_job(edge, edge, edge)
+            || any_job(edge, edge, 1.0)
+            || THIN.into_iter().filter(|small| *small < edge).any(thin);
+    }
     if wins(edge, edge, edge, false) {
         return true;
     }

@@ -224,11 +224,109 @@ fn every_routed_family_has_a_model_that_follows_from_the_product() {
 #[test]
 fn a_family_without_curves_stays_on_the_cpu() {
     let shape = Shape {
-        op: Op::Getrf,
+        op: Op::Gges,
         ..gemm(Precision::D, 9000, 9000, 9000)
     };
     let d = decide(&h200(), &shape, &Situation::default(), Level::MAX);
     assert_eq!((d.route, d.reason), (Route::Cpu, Reason::NoModel));
+}
+
+/// A square call of a LAPACK family, with one right-hand side where it solves.
+fn lapack(op: Op, precision: Precision, letters: &str, n: u64) -> Shape {
+    let mut all = [0; 4];
+    all.iter_mut()
+        .zip(letters.bytes())
+        .for_each(|(to, from)| *to = from);
+    let solves = matches!(op, Op::Gesv | Op::Posv | Op::Getrs | Op::Potrs);
+    Shape {
+        op,
+        letters: all,
+        beta_zero: false,
+        ..gemm(precision, n, n, if solves { 1 } else { n })
+    }
+}
+
+#[test]
+fn every_routed_family_of_lapack_has_a_model() {
+    let (profile, level) = (h200(), Level::default());
+    for (f, p, name) in routed_in(Library::Lapack) {
+        let of = |n| {
+            decide(
+                &profile,
+                &lapack(f.op, p, "", n),
+                &Situation::default(),
+                level,
+            )
+        };
+        assert_ne!(of(4096).reason, Reason::NoModel, "{name}");
+        assert_eq!(of(32).route, Route::Cpu, "{name} of 32");
+        let gate = threshold_work(&profile, f.op, p, level);
+        assert!(gate > 32 * 32 * 32, "{name}: {gate}");
+    }
+    // What sixteen threads and the device took on the H200 machine: the GPU wins each at n = 4096.
+    for (op, letters) in [
+        (Op::Potrf, "L"),
+        (Op::Getrf, ""),
+        (Op::Gesv, ""),
+        (Op::Geqrf, ""),
+        (Op::Syevd, "VL"),
+        (Op::Gesdd, "S"),
+        (Op::Geev, "NV"),
+    ] {
+        let shape = lapack(op, Precision::D, letters, 4096);
+        let d = decide(&profile, &shape, &Situation::default(), level);
+        assert_eq!(d.route, Route::Gpu, "{op:?}: {:?}", d.prediction);
+        let gate = threshold_work(&profile, op, Precision::D, level);
+        assert!(gate < 4096 * 4096 * 4096, "{op:?}: {gate}");
+    }
+    // A solve with the factors at hand moves the matrix for next to no work.
+    let solve = lapack(Op::Getrs, Precision::D, "N", 4096);
+    let d = decide(&profile, &solve, &Situation::default(), level);
+    assert_eq!(d.route, Route::Cpu);
+}
+
+#[test]
+fn a_routine_of_lapack_that_was_measured_has_its_own_curve_by_job() {
+    let mut m = h200().measurements().clone();
+    let square = |times: &[(u64, f64)]| {
+        times
+            .iter()
+            .map(|(n, t)| Sample(*n, *n, *n, *t))
+            .collect::<Vec<_>>()
+    };
+    m.cpu
+        .set_family("dsyevd V", square(&[(1000, 0.06), (4000, 2.355)]));
+    m.gpu
+        .set_family("dsyevd V", square(&[(1000, 0.012), (4000, 0.105)]));
+    m.gpu.set_family("dpotrf", square(&[(4000, 0.0018)]));
+    let profile = Profile::new(m).expect("sound");
+    assert_eq!(
+        Profile::from_toml(&profile.to_toml()).expect("own text"),
+        profile
+    );
+    let of = |op, p, letters: &str, n| {
+        predict(&profile, &lapack(op, p, letters, n), &Situation::default()).expect("a model")
+    };
+    let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-6, "{a} is not {b}");
+    let vectors = of(Op::Syevd, Precision::D, "VL", 4000);
+    near(vectors.cpu_s, 2.355);
+    near(vectors.compute_s, 0.105);
+    near(of(Op::Potrf, Precision::D, "U", 4000).compute_s, 0.0018);
+    // Values alone were not measured: the CPU gets the benefit of the doubt.
+    let values = of(Op::Syevd, Precision::D, "NL", 4000);
+    near(values.cpu_s, 2.355 / 4.0);
+    near(values.compute_s, 0.105);
+    // Another precision follows by the products, and below the smallest sample the GPU gets no quicker.
+    let complex = of(Op::Syevd, Precision::Z, "VL", 4000);
+    assert!(complex.cpu_s > vectors.cpu_s && complex.compute_s > vectors.compute_s);
+    near(of(Op::Syevd, Precision::D, "VL", 10).compute_s, 0.012);
+    assert_eq!(vectors.overlap_s, 0.0);
+    for bad in ["dsyevd", "dpotrf V", "dgges", "dsyevd v"] {
+        let mut m = h200().measurements().clone();
+        m.gpu.set_family(bad, square(&[(1000, 0.1)]));
+        let e = Profile::new(m).expect_err(bad);
+        assert!(e.what.contains(bad) && e.what.contains("accepted"), "{e}");
+    }
 }
 
 #[test]
@@ -524,7 +622,37 @@ fn all_finite(p: &Prediction) -> bool {
     .all(|t| t.is_finite() && *t >= 0.0)
 }
 
+fn lapack_op() -> impl Strategy<Value = Op> {
+    let ops: Vec<Op> = Op::ALL
+        .iter()
+        .copied()
+        .filter(|op| family(*op).gate.is_some() && family(*op).library == Library::Lapack)
+        .collect();
+    prop::sample::select(ops)
+}
+
 proptest! {
+    #[test]
+    fn lapack_is_finite_and_never_quicker_for_more(
+        profile in noisy_profile(), op in lapack_op(), p in precision(), job in prop::sample::select(b"NV".to_vec()),
+        m in 1u64..1_000_001, n in 1u64..1_000_001, k in 1u64..1_000_001, level in 1i64..=10,
+        dn in 0u64..5_000,
+    ) {
+        let shape = |m, n, k| Shape { op, letters: [job; 4], beta_zero: false, ..gemm(p, m, n, k) };
+        let s = Situation::default();
+        for (m, n, k) in [(m, n, k), (1_000_000, 1_000_000, 1_000_000)] {
+            let prediction = predict(&profile, &shape(m, n, k), &s).expect("a model");
+            prop_assert!(all_finite(&prediction), "{:?}", prediction);
+        }
+        let small = predict(&profile, &shape(n, n, n), &s).expect("a model");
+        let big = predict(&profile, &shape(n + dn, n + dn, n + dn), &s).expect("a model");
+        prop_assert!(big.cpu_s >= small.cpu_s * (1.0 - 1e-9));
+        prop_assert!(big.gpu_s() >= small.gpu_s() * (1.0 - 1e-9));
+        let ready = Level::new(level).expect("ok");
+        let route = |level| decide(&profile, &shape(m, n, k), &s, level).route;
+        prop_assert!(route(ready) == Route::Cpu || route(Level::MAX) == Route::Gpu);
+    }
+
     #[test]
     fn predictions_are_finite_up_to_a_million_and_beyond(
         profile in noisy_profile(), op in op(), p in precision(), right: bool,

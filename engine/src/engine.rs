@@ -13,10 +13,10 @@ use crate::start::{Device, Start, StartFailure, State};
 use call::{Call, Failure, Timing};
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use cost_model::{
-    CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, Prediction, Profile, Reason, Route, Situation,
-    decide, threshold_work,
+    CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, Prediction, Profile, Reason, Route,
+    SOLVER_START_S, Situation, decide, threshold_work,
 };
 use engine_abi::{HostTable, OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall, RoutedLapack};
 use routines::{Library, Shape, family};
@@ -68,6 +68,10 @@ pub struct Engine {
     in_flight_ns: AtomicU64,
     /// Predicted savings that were missed because the GPU was not started.
     missed_ns: AtomicU64,
+    /// A call of LAPACK has run on the GPU: cuSOLVER is there.
+    solver_warm: AtomicBool,
+    /// Predicted savings that were missed because cuSOLVER was not there.
+    solver_missed_ns: AtomicU64,
     errors_in_a_row: AtomicU32,
     errors_told: AtomicU32,
     /// Work at or below which calls stay away.
@@ -220,6 +224,8 @@ impl Engine {
             log_complaint,
             in_flight_ns: AtomicU64::new(0),
             missed_ns: AtomicU64::new(0),
+            solver_warm: AtomicBool::new(false),
+            solver_missed_ns: AtomicU64::new(0),
             errors_in_a_row: AtomicU32::new(0),
             errors_told: AtomicU32::new(0),
             gates: Gates::new(),
@@ -264,7 +270,7 @@ impl Engine {
             let predicts = matches!(settings.mode, Mode::Auto | Mode::Deterministic);
             match (settings.mode, wanted, profile) {
                 (Mode::Off, _, _) => u64::MAX,
-                // A family of LAPACK stays on the CPU as long as nothing predicts it.
+                // A family of LAPACK that never wins stays away whatever the user's threshold is.
                 (_, wanted, profile) if predicts && family(op).library == Library::Lapack => {
                     let profile = profile.unwrap_or(&self.prior);
                     let usable = threshold_work(profile, op, precision, settings.level);
@@ -501,13 +507,32 @@ impl Engine {
         shape: &Shape,
         cpu_threads: u32,
     ) -> Plan<'static> {
+        let level = self.setup.settings.level;
         let situation = Situation {
             cpu_threads,
+            startup_s: self.solver_start_s(shape),
             queue_s: seconds(self.in_flight_ns.load(Ordering::Relaxed)),
             ..Situation::default()
         };
-        let level = self.setup.settings.level;
-        Plan::decided(device, &decide(&device.profile, shape, &situation, level))
+        let decision = decide(&device.profile, shape, &situation, level);
+        if decision.reason == Reason::StartupTooLong {
+            let saving_ns = nanoseconds(decision.prediction.saving_s());
+            self.solver_missed_ns
+                .fetch_add(saving_ns, Ordering::Relaxed);
+        }
+        Plan::decided(device, &decision)
+    }
+
+    /// What the first call of LAPACK takes besides, until one has run or enough was missed by waiting for one that
+    /// is worth it.
+    fn solver_start_s(&self, shape: &Shape) -> f64 {
+        let missed_s = seconds(self.solver_missed_ns.load(Ordering::Relaxed));
+        let paid = self.solver_warm.load(Ordering::Relaxed)
+            || missed_s >= SOLVER_START_S * self.setup.settings.level.patience();
+        match family(shape.op).library {
+            Library::Lapack if !paid => SOLVER_START_S,
+            _ => 0.0,
+        }
     }
 
     /// The GPU is not ready: what remains of its start is a term of the prediction.
@@ -518,7 +543,7 @@ impl Engine {
         since: Option<Duration>,
     ) -> Plan<'static> {
         let level = self.setup.settings.level;
-        let start_s = self.prior.overheads().start_s;
+        let start_s = self.prior.overheads().start_s + self.solver_start_s(shape);
         let startup_s = since.map_or(start_s, |since| {
             // A start that is late already: a tenth of what it has taken is the guess.
             (start_s - since.as_secs_f64()).max(0.1 * since.as_secs_f64())
@@ -602,6 +627,9 @@ impl Engine {
         let timing = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|_| Err(Failure::Device("the GPU path failed inside".to_owned())))?;
         self.errors_in_a_row.store(0, Ordering::Relaxed);
+        if matches!(call, Call::Lapack(_)) {
+            self.solver_warm.store(true, Ordering::Relaxed);
+        }
         Ok(timing)
     }
 

@@ -8,14 +8,16 @@ mod common;
 use call::Failure;
 use common::{HOST, PUBLISHED, Script, engine, matrix_mark, profile, settings, vector_mark};
 use core::ffi::c_void;
-use cost_model::{Level, threshold_work};
+use cost_model::{Level, SOLVER_START_S, Situation, predict, threshold_work};
 use engine_abi::{
     MAX_LETTERS, MAX_MATRICES, MAX_VECTORS, OUTCOME_DONE, OUTCOME_UNTOUCHED, RawMatrix,
     RoutedLapack,
 };
 use gpu_offload::Engine;
 use gpu_offload::config::{LogLevel, Mode, Settings};
-use routines::{Arg, Dims, Family, Intent, Library, Op, Options, Precision, family, routed_in};
+use routines::{
+    Arg, Dims, Family, Intent, Library, Op, Options, Precision, Shape, family, routed_in,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -438,22 +440,37 @@ fn what_contradicts_the_family_is_left_to_the_shim() {
     assert_eq!(script.computed.load(SeqCst), 0);
 }
 
-/// Where nothing predicts a family, its threshold is out of reach, and a call that comes all the same goes back.
+/// What the GPU of a made-up machine is good for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Machine {
+    Wins,
+    Loses,
+}
+
+/// Where the GPU wins no call of a family, its threshold is out of reach, and a call that comes all the same goes
+/// back.
 #[test]
 fn without_force_the_cost_model_says_what_comes() {
-    for (threshold_flops, mode) in [
-        (None, Mode::Auto),
-        (Some(0.0), Mode::Auto),
-        (None, Mode::Deterministic),
+    use Machine::{Loses, Wins};
+    for (machine, threshold_flops, mode) in [
+        (Wins, None, Mode::Auto),
+        (Wins, Some(0.0), Mode::Auto),
+        (Loses, Some(0.0), Mode::Auto),
+        (Loses, None, Mode::Auto),
+        (Loses, None, Mode::Deterministic),
     ] {
+        let known = match machine {
+            Wins => profile(1.0, 1e-3, 1e-3),
+            Loses => profile(1e-3, 1.0, 1e-3),
+        };
         let script = Arc::new(Script::default());
-        let known = profile(1.0, 1e-3, 1e-3);
         let wanted = Settings {
             threshold_flops,
             ..settings(mode)
         };
         let engine = engine(wanted, &script, known.clone());
         engine.publish(&HOST);
+        let mut closed = 0;
         for (row, precision, name) in routed_in(Library::Lapack) {
             let model = threshold_work(&known, row.op, precision, Level::default());
             let right = match threshold_flops {
@@ -466,13 +483,60 @@ fn without_force_the_cost_model_says_what_comes() {
             if right != u64::MAX {
                 continue;
             }
+            closed += 1;
             let first = letters(row, precision)[0];
             let mut case = Case::new(row, precision, first, sizes(row, false)[0]);
             assert_eq!(case.route(engine), OUTCOME_UNTOUCHED, "{name}");
             case.expect_kept();
         }
+        let all = routed_in(Library::Lapack).count();
+        assert_eq!(
+            closed,
+            if machine == Loses { all } else { 0 },
+            "{machine:?}"
+        );
         assert_eq!(script.computed.load(SeqCst), 0);
     }
+}
+
+/// cuSOLVER's start is a term until a call has paid it, and is paid once enough was missed.
+#[test]
+fn the_solvers_start_is_paid_once() {
+    let dims = Dims {
+        m: 5,
+        n: 5,
+        k: 5,
+        right: false,
+    };
+    let case = || Case::new(family(Op::Getrf), Precision::D, [0; 4], dims);
+    let shape = Shape::of_lapack(Op::Getrf, Precision::D, &dims, [0; 4]);
+    let cpu_s = |product_s| {
+        let known = profile(product_s, 1e-9, 1e-3);
+        predict(&known, &shape, &Situation::default())
+            .expect("a model")
+            .cpu_s
+    };
+    // A hundred times the solver's start on the CPU: the first call pays it at once.
+    let script = Arc::new(Script::default());
+    let known = profile(100.0 * SOLVER_START_S / cpu_s(1.0), 1e-9, 1e-3);
+    let long = engine(settings(Mode::Auto), &script, known);
+    let mut first = case();
+    assert_eq!(first.route(long), OUTCOME_DONE);
+    first.expect_done();
+    // A tenth of it: a number of calls go by, and then the GPU it is.
+    let script = Arc::new(Script::default());
+    let known = profile(0.1 * SOLVER_START_S / cpu_s(1.0), 1e-9, 1e-3);
+    let short = engine(settings(Mode::Auto), &script, known);
+    let missed = (0..200).take_while(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        case().route(short) == OUTCOME_UNTOUCHED
+    });
+    let missed = missed.count();
+    assert!(
+        (10..100).contains(&missed),
+        "{missed} calls before the solver was worth it"
+    );
+    assert_eq!(case().route(short), OUTCOME_DONE);
 }
 
 #[test]

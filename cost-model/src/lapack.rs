@@ -1,0 +1,276 @@
+//! LAPACK in the profile: one curve of time over floating-point operations for each routine and kind of job, and a
+//! guess from the matrix product's curves for what nobody has measured.
+//!
+//! The GPU's times are the device's own; copies come on top (`predict`). Every guess leans to the CPU's side.
+
+use crate::curve::{Below, Curve, GemmCurves};
+use crate::profile::{Sample, index};
+use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, families, family};
+
+/// What the first call of LAPACK on the GPU takes in a process, besides the GPU's start: cuSOLVER is loaded and gets a
+/// handle. Such calls took 0.36 to 0.56 s longer than later ones on the H200 machine (2026-12-02), of which the GPU's
+/// start was 0.35.
+pub const SOLVER_START_S: f64 = 0.25;
+
+/// Whether a call computes vectors, in families where a job option says so; others always count as `true`.
+pub(crate) fn has_vectors(op: Op, precision: Precision, letters: [u8; 4]) -> bool {
+    let mut jobs = jobs(family(op), precision)
+        .zip(letters)
+        .filter(|(is_job, letter)| *is_job && *letter != 0)
+        .peekable();
+    jobs.peek().is_none() || jobs.any(|(_, letter)| letter != b'N')
+}
+
+/// For each option letter of a routine, whether it is a job option.
+fn jobs(family: &Family, precision: Precision) -> impl Iterator<Item = bool> {
+    let letters = family
+        .args_of(precision)
+        .iter()
+        .filter(|arg| matches!(arg, Arg::Letter { .. } | Arg::LetterInOut { .. }));
+    letters.map(|arg| arg.name().starts_with("job"))
+}
+
+/// A routine of LAPACK and its job letters, as a profile names them: "dpotrf", "dsyevd V", "dgesdd N", "dgeev NV".
+/// The letters are those of the job options in the order of the routine's arguments.
+pub(crate) struct Key {
+    pub op: Op,
+    pub precision: Precision,
+    pub vectors: bool,
+}
+
+impl Key {
+    /// `None` for anything else.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let (name, letters) = text.split_once(' ').unwrap_or((text, ""));
+        let (family, precision) = families().find_map(|f| {
+            let mut routines = f.routines();
+            Some((f, routines.find(|(_, n)| n == name)?.0))
+        })?;
+        let options = jobs(family, precision).filter(|is_job| *is_job).count();
+        let known = family.library == Library::Lapack
+            && options == letters.len()
+            && letters.bytes().all(|b| b.is_ascii_uppercase());
+        known.then(|| Self {
+            op: family.op,
+            precision,
+            vectors: letters.is_empty() || letters.bytes().any(|b| b != b'N'),
+        })
+    }
+}
+
+/// Floating-point operations of a call.
+fn flops(op: Op, precision: Precision, (m, n, k): (u64, u64, u64)) -> f64 {
+    let dims = Dims {
+        m,
+        n,
+        k,
+        right: false,
+    };
+    Shape::of_lapack(op, precision, &dims, [0; 4]).flops()
+}
+
+/// Real operations of one multiply-add.
+fn flops_of_one(precision: Precision) -> f64 {
+    if precision.is_complex() { 8.0 } else { 2.0 }
+}
+
+/// What stands for a family that was not measured: the time of a product with as many operations, over
+/// `efficiency`, and `step_s` for each row or column.
+struct Guess {
+    op: Op,
+    cpu_efficiency: f64,
+    gpu_efficiency: f64,
+    gpu_step_s: f64,
+    /// What is left of the time without vectors: CPU, GPU.
+    values_only: (f64, f64),
+}
+
+const fn guess(op: Op, cpu_efficiency: f64, gpu_efficiency: f64, gpu_step_s: f64) -> Guess {
+    Guess {
+        op,
+        cpu_efficiency,
+        gpu_efficiency,
+        gpu_step_s,
+        values_only: (1.0, 1.0),
+    }
+}
+
+const fn job(guess: Guess, cpu: f64, gpu: f64) -> Guess {
+    Guess {
+        values_only: (cpu, gpu),
+        ..guess
+    }
+}
+
+/// From the kernels' times of docs/performance/lapack.md (H200, n = 2048 to 8192) and of 16 CPU threads at n = 4000
+/// there (2026-12-02): potrf 65 ms, getrf 99, geqrf 427, syevd 2355, gesdd 7449, geev 14038 against 155 of the
+/// product. The CPU's efficiency is a third higher than measured, since fewer threads lose less; the GPU is charged
+/// [`UNMEASURED`] on top. What has no figure there (potri, orgqr, ormqr, syevr, gesvd, the solves) is chosen after
+/// its kin; values alone are guesses, but for gesdd, which takes as long on the GPU.
+const GUESSES: [Guess; 17] = [
+    guess(Op::Potrf, 0.5, 0.75, 0.4e-6),
+    guess(Op::Posv, 0.5, 0.6, 0.6e-6),
+    guess(Op::Potri, 0.5, 0.4, 3e-6),
+    guess(Op::Getrf, 0.65, 0.5, 3.2e-6),
+    guess(Op::Gesv, 0.65, 0.5, 3.6e-6),
+    guess(Op::Getri, 0.65, 0.4, 3e-6),
+    guess(Op::Getrs, 0.7, 0.5, 1e-6),
+    guess(Op::Potrs, 0.7, 0.5, 1e-6),
+    guess(Op::Geqrf, 0.35, 0.35, 5e-6),
+    guess(Op::Orgqr, 0.5, 0.4, 4e-6),
+    guess(Op::Ormqr, 0.6, 0.4, 4e-6),
+    job(guess(Op::Syev, 0.2, 0.0915, 13e-6), 0.15, 0.6),
+    job(guess(Op::Syevd, 0.2, 0.0915, 13e-6), 0.25, 0.6),
+    job(guess(Op::Syevr, 0.2, 0.065, 13e-6), 0.35, 0.8),
+    job(guess(Op::Gesdd, 0.125, 0.067, 31e-6), 0.25, 1.0),
+    job(guess(Op::Gesvd, 0.125, 0.12, 31e-6), 0.15, 1.0),
+    job(guess(Op::Geev, 0.2, 0.042, 291e-6), 0.35, 0.8),
+];
+
+/// What the GPU is charged for a routine that nobody has measured on this machine.
+const UNMEASURED: f64 = 1.3;
+
+/// Of a routine whose other kind of job was measured: without vectors the CPU is credited with a quarter of the
+/// time, the GPU with nothing; with vectors the CPU is charged nothing more, the GPU four times. Guesses in the
+/// CPU's favour.
+const OTHER_JOB: f64 = 4.0;
+
+/// Which side a curve is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SideOf {
+    Cpu,
+    Gpu,
+}
+
+/// One side's curves over floating-point operations.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LapackCurves {
+    side: SideOf,
+    /// By family, precision and job.
+    curves: Vec<Option<Curve>>,
+}
+
+/// Codes of families are below 64.
+const PLACES: usize = 64 * 4 * 2;
+
+fn place(op: Op, precision: Precision, vectors: bool) -> usize {
+    (op as usize * 4 + index(precision)) * 2 + usize::from(vectors)
+}
+
+impl LapackCurves {
+    /// From a side's families; a precision that was not measured takes the curve of another one, by the ratio of
+    /// their products.
+    pub(crate) fn new<'a>(
+        samples: impl Iterator<Item = (&'a str, &'a [Sample])>,
+        gemm: &[GemmCurves; 4],
+        side: SideOf,
+    ) -> Self {
+        let measured: Vec<(Key, &[Sample])> = samples
+            .filter_map(|(name, samples)| Some((Key::of(name)?, samples)))
+            .collect();
+        let below = match side {
+            SideOf::Cpu => Below::Proportional,
+            SideOf::Gpu => Below::Constant,
+        };
+        let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); PLACES];
+        for (key, samples) in &measured {
+            for s in *samples {
+                let x = flops(key.op, key.precision, (s.0, s.1, s.2));
+                points[place(key.op, key.precision, key.vectors)].push((x, s.3));
+            }
+        }
+        let own: Vec<bool> = points.iter().map(|p| !p.is_empty()).collect();
+        for to in Precision::ALL {
+            // The closest first: the other of the same size, then the rest.
+            let mut sources: Vec<&(Key, &[Sample])> = measured.iter().collect();
+            sources.sort_by_key(|(key, _)| key.precision.real() != to.real());
+            for (key, samples) in sources {
+                let at = place(key.op, to, key.vectors);
+                if own[at] || !points[at].is_empty() {
+                    continue;
+                }
+                let (from, here) = (&gemm[index(key.precision)], &gemm[index(to)]);
+                points[at] = samples
+                    .iter()
+                    .map(|s| {
+                        let e = s.0.max(s.1) as f64;
+                        let ratio = here.time_s(e, e, e) / from.time_s(e, e, e);
+                        (flops(key.op, to, (s.0, s.1, s.2)), s.3 * ratio)
+                    })
+                    .collect();
+            }
+        }
+        Self {
+            side,
+            curves: points.into_iter().map(|p| Curve::new(p, below)).collect(),
+        }
+    }
+
+    /// Predicted time of a call on this side, copies apart; `None` for a family without curve or guess.
+    pub(crate) fn time_s(&self, shape: &Shape, gemm: &GemmCurves) -> Option<f64> {
+        let vectors = has_vectors(shape.op, shape.precision, shape.letters);
+        let curve = |vectors| self.curves[place(shape.op, shape.precision, vectors)].as_ref();
+        let x = shape.flops();
+        if let Some(curve) = curve(vectors) {
+            return Some(curve.time_s(x));
+        }
+        if let Some(other) = curve(!vectors) {
+            let factor = match (self.side, vectors) {
+                (SideOf::Cpu, true) | (SideOf::Gpu, false) => 1.0,
+                (SideOf::Cpu, false) => 1.0 / OTHER_JOB,
+                (SideOf::Gpu, true) => OTHER_JOB,
+            };
+            return Some(other.time_s(x) * factor);
+        }
+        let guess = GUESSES.iter().find(|guess| guess.op == shape.op)?;
+        let edge = (x / flops_of_one(shape.precision)).cbrt();
+        let product_s = gemm.time_s(edge, edge, edge);
+        Some(match self.side {
+            SideOf::Cpu => {
+                let share = if vectors { 1.0 } else { guess.values_only.0 };
+                share * product_s / guess.cpu_efficiency
+            }
+            SideOf::Gpu => {
+                let share = if vectors { 1.0 } else { guess.values_only.1 };
+                let steps = shape.m.min(shape.n) as f64;
+                UNMEASURED * share * (product_s / guess.gpu_efficiency + steps * guess.gpu_step_s)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_name_a_routine_and_its_job_letters() {
+        let key = |text| Key::of(text).map(|k| (k.op, k.precision, k.vectors));
+        assert_eq!(key("dpotrf"), Some((Op::Potrf, Precision::D, true)));
+        assert_eq!(key("dsyevd V"), Some((Op::Syevd, Precision::D, true)));
+        assert_eq!(key("zheevd N"), Some((Op::Syevd, Precision::Z, false)));
+        assert_eq!(key("sgesdd S"), Some((Op::Gesdd, Precision::S, true)));
+        assert_eq!(key("dgeev NV"), Some((Op::Geev, Precision::D, true)));
+        assert_eq!(key("dgesvd NN"), Some((Op::Gesvd, Precision::D, false)));
+        for bad in [
+            "dpotrf V", "dsyevd", "dgeev V", "dgemm", "dfoo", "dsyevd v", "",
+        ] {
+            assert_eq!(key(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_call_has_vectors_unless_every_job_letter_says_no() {
+        let letters = |text: &str| {
+            let mut all = [0; 4];
+            all.iter_mut()
+                .zip(text.bytes())
+                .for_each(|(to, from)| *to = from);
+            all
+        };
+        let has = |op, text| has_vectors(op, Precision::D, letters(text));
+        assert!(has(Op::Syevd, "VL") && !has(Op::Syevd, "NL"));
+        assert!(has(Op::Gesvd, "NS") && has(Op::Gesdd, "O") && !has(Op::Gesvd, "NN"));
+        assert!(has(Op::Potrf, "L"), "no job option");
+    }
+}
