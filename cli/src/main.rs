@@ -20,6 +20,7 @@ pub(crate) use say;
 
 mod calibrate;
 mod completions;
+mod doctor;
 mod env;
 mod explain;
 mod install;
@@ -54,6 +55,8 @@ enum Command {
     Install(install::Args),
     /// Put an environment back as it was
     Uninstall(install::Args),
+    /// Say which BLAS a process has loaded, whether an environment's swaps are whole, and what to do next
+    Doctor(doctor::Args),
     /// Print the lines with which a shell uses the libraries
     Env(env::Args),
     /// Print the completions for a shell
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Install(args) => install::install(&args),
         Command::Uninstall(args) => install::uninstall(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::PackageFiles(args) => man::run(&args),

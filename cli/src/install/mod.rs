@@ -9,7 +9,8 @@ mod tests;
 mod venv;
 mod wheel_library;
 
-pub use venv::{Environment as Venv, Ours};
+pub use venv::{Environment as Venv, Ours, State as WheelState};
+pub use wheel_library::{OpenBlas, fit_of};
 
 use crate::prefix;
 use anyhow::Result;
