@@ -228,6 +228,45 @@ mod tests {
         assert!(routed(Op::Getrf, Precision::S, b""));
     }
 
+    /// Each option of each routed routine takes its letters and nothing else; the reader gives upper-case ones.
+    #[test]
+    fn only_the_reference_s_letters_are_routed() {
+        for (row, precision, name) in crate::routed_in(crate::Library::Lapack) {
+            let accepted: Vec<&str> = row
+                .args_of(precision)
+                .iter()
+                .filter_map(|arg| match arg {
+                    Arg::Letter { accepted, .. } => Some(*accepted),
+                    _ => None,
+                })
+                .collect();
+            let mut legal = [0; MAX_LETTERS];
+            for (letter, accepted) in legal.iter_mut().zip(&accepted) {
+                *letter = accepted.as_bytes()[0];
+            }
+            assert!(Options::new(row, precision, legal).are_routed(), "{name}");
+            for place in 0..MAX_LETTERS {
+                for letter in 0..=u8::MAX {
+                    let mut letters = legal;
+                    letters[place] = letter;
+                    let known = match accepted.get(place) {
+                        Some(accepted) => accepted.as_bytes().contains(&letter),
+                        None => letter == 0,
+                    };
+                    let routed = Options::new(row, precision, letters).are_routed();
+                    let shown = char::from(letter);
+                    assert!(known || !routed, "{name}: {shown:?} at {place}");
+                    // syevr's ranges are the only letters that LAPACK knows and no plan does.
+                    let unplanned = row.op == Op::Syevr && place == 1;
+                    assert!(
+                        !known || routed || unplanned,
+                        "{name}: {shown:?} at {place}"
+                    );
+                }
+            }
+        }
+    }
+
     /// The generic rule serves every matrix that no option changes, so a routed family that has such an
     /// option must stand above.
     #[test]
