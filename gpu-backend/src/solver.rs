@@ -218,6 +218,7 @@ impl Solver {
                 }
                 S::Transpose { .. }
                 | S::RealDiagonal { .. }
+                | S::Identity { .. }
                 | S::Potrs { .. }
                 | S::Getrs { .. } => return Ok(size),
                 S::Potrf { uplo, n, a, .. } => {
@@ -420,6 +421,10 @@ impl Solver {
             // SAFETY: the caller's promise.
             return unsafe { real_diagonal(cuda, d, (n, a), h.stream) };
         }
+        if let S::Identity { n, c } = kernel {
+            // SAFETY: the caller's promise.
+            return unsafe { identity(cuda, d, (n, c), h.stream) };
+        }
         let (on_device, device_bytes) = (
             ptr::with_exposed_provenance_mut::<c_void>(work as usize),
             size.device_bytes,
@@ -442,7 +447,9 @@ impl Solver {
         let run = || unsafe {
             match kernel {
                 // Done above.
-                S::Transpose { .. } | S::RealDiagonal { .. } => ("", sys::SUCCESS),
+                S::Transpose { .. } | S::RealDiagonal { .. } | S::Identity { .. } => {
+                    ("", sys::SUCCESS)
+                }
                 S::Potrf {
                     uplo,
                     n,
@@ -804,6 +811,34 @@ unsafe fn real_diagonal(
     let to = (first, matrix.ld_bytes + elem_bytes);
     // SAFETY: the caller's promise: n diagonal elements lie in the buffer.
     unsafe { cuda.fill_2d(to, 0, (part_bytes / size_of::<u32>(), n), stream) }
+}
+
+/// Queues an identity matrix: zeros, and then the one word of 1 that is not 0 on the diagonal.
+///
+/// # Safety
+/// As for [`Solver::kernel`].
+unsafe fn identity(
+    cuda: &Cuda,
+    d: &DeviceKernel<'_>,
+    (n, c): (usize, Place),
+    stream: Stream,
+) -> Result<(), CudaError> {
+    const WORD: usize = size_of::<u32>();
+    let elem_bytes = d.precision.elem_bytes();
+    let matrix = d.matrices[c.buffer];
+    let first = matrix.element(c.row0, c.col0, elem_bytes);
+    // Of a little-endian double the second word has the exponent.
+    let (word, at) = match d.precision {
+        Precision::S | Precision::C => (1_f32.to_bits(), 0),
+        Precision::D | Precision::Z => ((1_f64.to_bits() >> 32) as u32, WORD),
+    };
+    // SAFETY: the caller's promise: n x n elements lie in the buffer.
+    unsafe {
+        let columns = (first, matrix.ld_bytes);
+        cuda.fill_2d(columns, 0, (n * elem_bytes / WORD, n), stream)?;
+        let diagonal = (first + at as u64, matrix.ld_bytes + elem_bytes);
+        cuda.fill_2d(diagonal, word, (1, n), stream)
+    }
 }
 
 /// Where something that was looked for before is not there after all.

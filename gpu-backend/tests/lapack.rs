@@ -170,6 +170,7 @@ fn lu_factors_and_solutions() {
                 let error = lu_error(&a, done.mat(0), &done.vectors[0].ints());
                 small(&done.name(), error, n as f64 * a.norm(), precision);
                 if m == n {
+                    getri(&done, &a, wide);
                     getrs(&done, &a, wide, &mut random);
                 }
             }
@@ -185,6 +186,29 @@ fn lu_factors_and_solutions() {
         let error = lu_error(&a, done.mat(0), &done.vectors[0].ints());
         small("gesv's factors", error, n as f64 * a.norm(), precision);
     }
+}
+
+/// LAPACK's get03: ||I - inv(A) A|| / (n ||A|| ||inv(A)|| eps); and the same on the right.
+fn getri(factors: &Case, a: &Full, wide: bool) {
+    let (precision, n) = (factors.precision, a.rows);
+    let mut case = Case::new(Op::Getri, precision, "", (n, n, n))
+        .matrix(factors.mat(0).clone(), Intent::InOut)
+        .vector(VectorKind::Integer, n, Intent::In);
+    if wide {
+        case = case.wide();
+    }
+    case.vectors[0].set_bytes(factors.vectors[0].body());
+    let done = case.clone().done(gpu());
+    let inverse = Full::of(done.mat(0));
+    let size = n as f64 * a.norm() * inverse.norm();
+    for product in [inverse.times(a), a.times(&inverse)] {
+        let error = product.minus(&Full::identity(n)).norm();
+        small(&done.name(), error, size, precision);
+    }
+    if let Some((a, _)) = &mut case.matrices[0] {
+        a.set(n - 1, n - 1, (0.0, 0.0));
+    }
+    refused(&case, "a singular factor");
 }
 
 fn getrs(factors: &Case, a: &Full, wide: bool, random: &mut Random) {
@@ -635,6 +659,7 @@ fn matrices_that_lapack_scales_are_left_to_it() {
                     case.op,
                     Op::Orgqr
                         | Op::Ormqr
+                        | Op::Getri
                         | Op::Getrs
                         | Op::Potrs
                         | Op::Potri

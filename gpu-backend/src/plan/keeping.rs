@@ -66,7 +66,10 @@ fn kernel_s(kernel: &Kernel, precision: Precision) -> f64 {
         Solver::Gesvd { size: (m, n), .. } | Solver::Gesvdp { size: (m, n), .. } => {
             (10.0 * product(m, n, m.min(n)), 6e12, m.min(n), 9.5e-6)
         }
-        Solver::Geev { .. } | Solver::Transpose { .. } | Solver::RealDiagonal { .. } => {
+        Solver::Geev { .. }
+        | Solver::Transpose { .. }
+        | Solver::RealDiagonal { .. }
+        | Solver::Identity { .. } => {
             return 0.0;
         }
     };

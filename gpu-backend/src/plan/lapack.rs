@@ -123,6 +123,7 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             let trans = call.trans().unwrap_or(Trans::N);
             w.getrs(trans, (n, k), a, ipiv)
         }
+        Op::Getri => w.getri(n),
         Op::Geqrf => w.geqrf((m, n)),
         Op::Orgqr => {
             w.narrow(&[(m, n)])?;
@@ -406,6 +407,34 @@ impl Writer {
         });
         self.down(Operand::B, b, (n, nrhs), Area::Full);
         b
+    }
+
+    /// A^H Y = I, and Y^H is the inverse: as with getri's own way, the residual on the left is small.
+    ///
+    /// # Source
+    /// N. J. Higham, Accuracy and Stability of Numerical Algorithms, second edition, section 14.3.
+    fn getri(&mut self, n: usize) -> Place {
+        let a = self.matrix(n, n);
+        self.up(Operand::A, a, (n, n), Area::Full);
+        let ipiv = self.input(0, n, Elements::Pivots);
+        let y = self.matrix(n, n);
+        let info = self.info(ARGUMENT);
+        self.kernel(Solver::Identity { n, c: y });
+        self.kernel(Solver::Getrs {
+            trans: Trans::C,
+            size: (n, n),
+            a,
+            ipiv,
+            b: y,
+            info,
+        });
+        self.kernel(Solver::Transpose {
+            size: (n, n),
+            a: y,
+            c: a,
+        });
+        self.down(Operand::A, a, (n, n), Area::Full);
+        a
     }
 
     fn geqrf(&mut self, (m, n): (usize, usize)) -> Place {

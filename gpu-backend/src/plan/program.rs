@@ -222,6 +222,13 @@ pub enum Solver {
         /// The matrix, at its buffer's corner.
         a: Place,
     },
+    /// C := I.
+    Identity {
+        /// Order.
+        n: usize,
+        /// C, all of its buffer.
+        c: Place,
+    },
     /// The Cholesky factor over its triangle.
     Potrf {
         /// The triangle.

@@ -478,12 +478,16 @@ pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<C
         .matrix(a, Intent::InOut)
         .vector(VectorKind::Same, n, Intent::In);
     ormqr.vectors[0].set_bytes(&tau);
+    let mut getri = new(Op::Getri, "", n)
+        .matrix(spd.clone(), Intent::InOut)
+        .vector(VectorKind::Integer, n, Intent::In);
     let mut getrs = new(Op::Getrs, "N", 3)
         .matrix(spd, Intent::In)
         .matrix(b, Intent::InOut)
         .vector(VectorKind::Integer, n, Intent::In);
     let pivots: Vec<u8> = (1..=n as i32).flat_map(i32::to_ne_bytes).collect();
+    getri.vectors[0].set_bytes(&pivots);
     getrs.vectors[0].set_bytes(&pivots);
-    cases.extend([orgqr, ormqr, getrs]);
+    cases.extend([orgqr, ormqr, getri, getrs]);
     cases
 }
