@@ -10,12 +10,14 @@ use crate::units::seconds;
 use anyhow::{Context, Result};
 use core::fmt::Write as _;
 use cost_model::{
-    CpuFacts, Decision, Level, Prediction, Profile, Reason, Route, Situation, decide,
+    CpuFacts, Decision, Level, Prediction, Profile, Reason, Route, SOLVER_START_S, Situation,
+    decide,
 };
 use gpu_offload::config::{self, Settings};
 use gpu_offload::machine;
-use question::Question;
+pub(crate) use question::Question;
 pub use question::routine;
+use routines::Library;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -290,9 +292,13 @@ fn answer(args: &Args, settings: &Settings) -> Result<Answer> {
 }
 
 /// What a call waits for where nothing has been started.
-fn startup_s(cold: bool, profile: &Profile, _question: &Question) -> f64 {
+fn startup_s(cold: bool, profile: &Profile, question: &Question) -> f64 {
+    let solver_s = match question.family().library {
+        Library::Lapack => SOLVER_START_S,
+        Library::Blas => 0.0,
+    };
     if cold {
-        profile.overheads().start_s
+        profile.overheads().start_s + solver_s
     } else {
         0.0
     }

@@ -273,6 +273,11 @@ pub fn user_profile_file(env: Environment<'_>) -> Option<PathBuf> {
     user_dir(env, "DATA", ".local/share").map(|dir| dir.join("profile.toml"))
 }
 
+/// Where the profile for all users lies.
+pub fn system_profile_file() -> PathBuf {
+    Path::new(SYSTEM_DIR).join("profile.toml")
+}
+
 /// The profiles that are looked for, the first one that is there is used.
 pub fn profile_files(env: Environment<'_>, settings: &Settings) -> Vec<PathBuf> {
     if let Some(path) = &settings.profile {
@@ -280,7 +285,7 @@ pub fn profile_files(env: Environment<'_>, settings: &Settings) -> Vec<PathBuf> 
     }
     user_profile_file(env)
         .into_iter()
-        .chain([Path::new(SYSTEM_DIR).join("profile.toml")])
+        .chain([system_profile_file()])
         .collect()
 }
 
