@@ -195,6 +195,11 @@ impl LapackCurves {
                     .map(|s| {
                         let e = s.0.max(s.1) as f64;
                         let ratio = here.time_s(e, e, e) / from.time_s(e, e, e);
+                        // Much of the GPU's time is steps that no precision makes shorter.
+                        let ratio = match side {
+                            SideOf::Cpu => ratio,
+                            SideOf::Gpu => ratio.max(1.0),
+                        };
                         (flops(key.op, to, (s.0, s.1, s.2)), s.3 * ratio)
                     })
                     .collect();
@@ -208,6 +213,10 @@ impl LapackCurves {
 
     /// Predicted time of a call on this side, copies apart; `None` for a family without curve or guess.
     pub(crate) fn time_s(&self, shape: &Shape, gemm: &GemmCurves) -> Option<f64> {
+        if shape.op == Op::Geev && shape.letters[0] == b'V' {
+            // The device has no left vectors.
+            return None;
+        }
         let vectors = has_vectors(shape.op, shape.precision, shape.letters);
         let curve = |vectors| self.curves[place(shape.op, shape.precision, vectors)].as_ref();
         let x = shape.flops();

@@ -84,7 +84,15 @@ fn any_shape_wins(
     let edge = work.cbrt();
     if family(op).library == Library::Lapack {
         // With vectors, and without.
-        let any_job = |m, n, k| JOBS.iter().any(|job| wins_with(m, n, k, false, [*job; 4]));
+        let letters = |job| match op {
+            // The device has no left vectors.
+            Op::Geev => [b'N', job, 0, 0],
+            _ => [job; 4],
+        };
+        let any_job = |m, n, k| {
+            JOBS.iter()
+                .any(|job| wins_with(m, n, k, false, letters(*job)))
+        };
         let thin = |thin: f64| {
             let (long, longest) = ((work / thin).sqrt(), work / (thin * thin));
             match family(op).gate {

@@ -279,6 +279,10 @@ fn every_routed_family_of_lapack_has_a_model() {
         let gate = threshold_work(&profile, op, Precision::D, level);
         assert!(gate < 4096 * 4096 * 4096, "{op:?}: {gate}");
     }
+    // The device has no left vectors.
+    let left = lapack(Op::Geev, Precision::D, "VN", 4096);
+    let d = decide(&profile, &left, &Situation::default(), Level::MAX);
+    assert_eq!((d.route, d.reason), (Route::Cpu, Reason::NoModel));
     // A solve with the factors at hand moves the matrix for next to no work.
     let solve = lapack(Op::Getrs, Precision::D, "N", 4096);
     let d = decide(&profile, &solve, &Situation::default(), level);
@@ -319,6 +323,8 @@ fn a_routine_of_lapack_that_was_measured_has_its_own_curve_by_job() {
     // Another precision follows by the products, and below the smallest sample the GPU gets no quicker.
     let complex = of(Op::Syevd, Precision::Z, "VL", 4000);
     assert!(complex.cpu_s > vectors.cpu_s && complex.compute_s > vectors.compute_s);
+    let single = of(Op::Syevd, Precision::S, "VL", 4000);
+    assert!(single.cpu_s < vectors.cpu_s && single.compute_s == vectors.compute_s);
     near(of(Op::Syevd, Precision::D, "VL", 10).compute_s, 0.012);
     assert_eq!(vectors.overlap_s, 0.0);
     for bad in ["dsyevd", "dpotrf V", "dgges", "dsyevd v"] {
@@ -638,7 +644,8 @@ proptest! {
         m in 1u64..1_000_001, n in 1u64..1_000_001, k in 1u64..1_000_001, level in 1i64..=10,
         dn in 0u64..5_000,
     ) {
-        let shape = |m, n, k| Shape { op, letters: [job; 4], beta_zero: false, ..gemm(p, m, n, k) };
+        let letters = if op == Op::Geev { [b'N', job, 0, 0] } else { [job; 4] };
+        let shape = |m, n, k| Shape { op, letters, beta_zero: false, ..gemm(p, m, n, k) };
         let s = Situation::default();
         for (m, n, k) in [(m, n, k), (1_000_000, 1_000_000, 1_000_000)] {
             let prediction = predict(&profile, &shape(m, n, k), &s).expect("a model");

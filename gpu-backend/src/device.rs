@@ -557,9 +557,11 @@ impl<'d> Work<'d> {
     fn quiesce(&self) -> Result<(), Failure> {
         let device = self.device;
         // Memory that may still be written must not be lent again: what cannot be waited for is lost,
-        // and the device with it, or callers would wait for its lane for ever.
+        // and the device with it, or callers would wait for its lane for ever. Entering is asked for twice, since
+        // its refusal says nothing about the work.
         let _entered = device
             .enter()
+            .or_else(|_| device.enter())
             .map_err(|failure| device.health.lose(failure.to_string()))?;
         let limit = self.limit;
         let lane = self.lane();
