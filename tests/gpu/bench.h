@@ -63,9 +63,9 @@ static inline int next_case(struct bench_case *x)
     const size_t each = single ? 4 : x->routine[0] == 'z' ? 16 : 8, m = x->m, n = x->n, k = x->k;
     x->syrk = !strcmp(x->routine, "dsyrk");
     x->in_place = !gemm && !x->syrk && strcmp(x->routine, "dsymm");
-    x->a_bytes = each * m * (gemm || x->syrk ? k : m);
+    x->a_bytes = each * (x->syrk ? n : m) * (gemm || x->syrk ? k : m);
     x->b_bytes = gemm ? each * k * n : x->syrk || x->in_place ? 0 : each * m * n;
-    x->c_bytes = each * m * n;
+    x->c_bytes = each * (x->syrk ? n : m) * n;
     x->a = memory(x->a_bytes), x->b = x->b_bytes ? memory(x->b_bytes) : NULL, x->c = memory(x->c_bytes);
     fill(x->a, x->a_bytes, single);
     fill(x->b, x->b_bytes, single);
