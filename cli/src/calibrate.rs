@@ -623,7 +623,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// The best rate of each precision, in GFLOP/s.
 fn rates(side: &Side) -> String {
     let rate = |precision: Precision| {
-        let flops = if precision.is_complex() { 8.0 } else { 2.0 };
+        let flops = precision.flops_of_madd();
         side.get(precision)
             .iter()
             .map(|s| flops * s.0 as f64 * s.1 as f64 * s.2 as f64 / s.3 / 1e9)

@@ -69,11 +69,6 @@ fn flops(op: Op, precision: Precision, (m, n, k): (u64, u64, u64)) -> f64 {
     Shape::of_lapack(op, precision, &dims, [0; 4]).flops()
 }
 
-/// Real operations of one multiply-add.
-fn flops_of_one(precision: Precision) -> f64 {
-    if precision.is_complex() { 8.0 } else { 2.0 }
-}
-
 /// What stands for a family that was not measured: the time of a product with as many operations, over
 /// `efficiency`, and `step_s` for each row or column.
 struct Guess {
@@ -232,7 +227,7 @@ impl LapackCurves {
             return Some(other.time_s(x) * factor);
         }
         let guess = GUESSES.iter().find(|guess| guess.op == shape.op)?;
-        let edge = (x / flops_of_one(shape.precision)).cbrt();
+        let edge = (x / shape.precision.flops_of_madd()).cbrt();
         let product_s = gemm.time_s(edge, edge, edge);
         Some(match self.side {
             SideOf::Cpu => {

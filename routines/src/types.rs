@@ -49,6 +49,11 @@ impl Precision {
     pub fn is_complex(self) -> bool {
         matches!(self, Self::C | Self::Z)
     }
+
+    /// Real operations of one multiplication and addition.
+    pub fn flops_of_madd(self) -> f64 {
+        if self.is_complex() { 8.0 } else { 2.0 }
+    }
 }
 
 macro_rules! letters {

@@ -88,10 +88,10 @@ impl Gemm {
     /// The part of the inner dimension that is multiplied first, for the whole result.
     fn lead(&mut self, (m, n): (usize, usize), precision: Precision, sizes: &Sizes) -> usize {
         let elem_bytes = precision.elem_bytes();
-        let flops_of_one = rates::flops_of_one(precision);
         let lead = (self.k / 100 * sizes.lead_percent) / sizes.tile * sizes.tile;
         let (edges, k) = ((m + n) as f64, self.k as f64);
-        let kernels_s = m as f64 * n as f64 * k * flops_of_one / rates::KERNEL_FLOPS_PER_S;
+        let kernels_s =
+            m as f64 * n as f64 * k * precision.flops_of_madd() / rates::KERNEL_FLOPS_PER_S;
         let uploads_s = edges * k * elem_bytes as f64 / rates::UP_BYTES_PER_S;
         let downloads_s = m as f64 * n as f64 * elem_bytes as f64 / rates::DOWN_BYTES_PER_S;
         // Nothing comes back meanwhile, so the downloads must not be what takes longest.

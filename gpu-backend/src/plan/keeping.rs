@@ -2,7 +2,7 @@
 //! be downloaded over it, or whether it goes through scratch. Pure arithmetic; either way is right.
 
 use super::program::{Kernel, Operand, Program, Solver, area_bytes};
-use super::rates::{COPY_BYTES_PER_S, DOWN_BYTES_PER_S, KEEP_BYTES_PER_S, flops_of_one};
+use super::rates::{COPY_BYTES_PER_S, DOWN_BYTES_PER_S, KEEP_BYTES_PER_S};
 use call::Precision;
 
 /// Seconds that late downloads cost besides their bytes: the calling thread sees the kernels' info, and releases
@@ -73,7 +73,7 @@ fn kernel_s(kernel: &Kernel, precision: Precision) -> f64 {
             return 0.0;
         }
     };
-    pairs * flops_of_one(precision) / rate + columns as f64 * column_s
+    pairs * precision.flops_of_madd() / rate + columns as f64 * column_s
 }
 
 fn product(m: usize, n: usize, k: usize) -> f64 {

@@ -2,8 +2,6 @@
 //! behind PCIe 5 x16 with 8 staging threads (2026-12-01). On another machine the programs stay right and
 //! only lose some of their speed.
 
-use call::Precision;
-
 /// Bytes per second to the device.
 pub const UP_BYTES_PER_S: f64 = 47e9;
 /// Bytes per second from the device.
@@ -23,8 +21,3 @@ pub const KERNEL_FLOPS_PER_S: f64 = 60e12;
 /// The k with which a gemm kernel reaches half its rate, since it also reads and writes C. Chosen: 512
 /// then has 89 % of the rate.
 pub const HALF_RATE_K: f64 = 64.0;
-
-/// Real operations of one multiplication and addition.
-pub fn flops_of_one(precision: Precision) -> f64 {
-    if precision.is_complex() { 8.0 } else { 2.0 }
-}

@@ -53,7 +53,7 @@ pub fn out_of_core(
     let triangular = Triangular::new(call);
     let machine = Machine {
         elem_bytes: call.precision.elem_bytes(),
-        flops: rates::flops_of_one(call.precision),
+        flops: call.precision.flops_of_madd(),
         sm_count: tuning.sm_count,
     };
     let cut = choose(&triangular, &machine, tuning.budget_bytes, sizes)?;

@@ -197,7 +197,7 @@ fn first_part(precision: Precision, (order, other): (usize, usize), sizes: &Size
     let (rows, cols) = (order as f64, other as f64);
     // Seconds for each row of the triangle and each row or column of the other dimension.
     let triangle_s = rows / 2.0 * elem_bytes / rates::UP_BYTES_PER_S;
-    let kernel_s = rows * rates::flops_of_one(precision) / rates::KERNEL_FLOPS_PER_S;
+    let kernel_s = rows * precision.flops_of_madd() / rates::KERNEL_FLOPS_PER_S;
     let uploads_s = triangle_s + cols * elem_bytes / rates::UP_BYTES_PER_S;
     if kernel_s * cols * 100.0 < uploads_s * sizes.symm_first_from_percent as f64 {
         return 0;

@@ -64,7 +64,7 @@ fn product_s(rates: &Rates, (m, n, k): (usize, usize, usize), ops: f64, share: f
 
 /// Seconds of a kernel.
 pub fn kernel_s(rates: &Rates, kernel: &Kernel, precision: Precision) -> f64 {
-    let ops = if precision.is_complex() { 8.0 } else { 2.0 };
+    let ops = precision.flops_of_madd();
     let bytes = precision.elem_bytes() as f64;
     let (arithmetic_s, elements) = match *kernel {
         Kernel::Gemm {

@@ -7,7 +7,6 @@ mod family;
 
 use super::build::{Builder, block, triangle};
 use super::program::{Area, Operand, Program, Rectangle};
-use super::rates;
 use super::sizes::{Sizes, ranges};
 use super::symm::Symm;
 use super::update::Update;
@@ -61,7 +60,7 @@ pub fn out_of_core(
         n: call.n,
         k: call.k,
         elem_bytes: call.precision.elem_bytes(),
-        flops: rates::flops_of_one(call.precision),
+        flops: call.precision.flops_of_madd(),
         budget_bytes,
     };
     match call.op {

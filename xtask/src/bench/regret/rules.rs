@@ -50,12 +50,9 @@ const FLOPS_RULE_GAIN: f64 = 0.2;
 impl ByFlops<'_> {
     /// Both sides' times of the square product with as many flops.
     fn predicted(&self, shape: &Shape) -> [f64; 2] {
-        let flops_per_madd = if shape.precision.is_complex() {
-            8.0
-        } else {
-            2.0
-        };
-        let n = (shape.flops() / flops_per_madd).cbrt().max(1.0) as u64;
+        let n = (shape.flops() / shape.precision.flops_of_madd())
+            .cbrt()
+            .max(1.0) as u64;
         let square = super::workload::call(Op::Gemm, shape.precision, [n; 3]);
         let d = decide(self.profile, &square, &Situation::default(), Level::MAX);
         [d.prediction.cpu_s, d.prediction.gpu_s()]
