@@ -11,8 +11,8 @@ use crate::prefix;
 use crate::units::seconds;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cost_model::{
-    CpuFacts, FRESH_BYTES_PER_S, Fingerprint, Measurements, Overheads, Profile, Sample, Side,
-    TransferSample, TransferTimes, Transfers,
+    FRESH_BYTES_PER_S, Measurements, Overheads, Profile, Sample, Side, TransferSample,
+    TransferTimes, Transfers,
 };
 use cpu::Cpu;
 use curves::{Bench, Curve, Effort, GpuTime, Measured, curves};
@@ -250,10 +250,10 @@ impl Session<'_> {
     }
 
     /// Every other family, in the order of its use.
-    fn families(&mut self, known: impl Fn(&str) -> bool, cpu: &mut Side, gpu: &mut Side) {
+    fn families(&mut self, cpu: &mut Side, gpu: &mut Side) {
         for curve in curves(self.effort.main_only) {
             self.progress.inc(1);
-            let Some(key) = curve.key().filter(|key| known(key)) else {
+            let Some(key) = curve.key() else {
                 continue;
             };
             self.progress.set_message(key.clone());
@@ -325,16 +325,6 @@ fn put(curve: &Curve, measured: &Measured, cpu: &mut Side, gpu: &mut Side) {
         cpu.set_family(&key, on_cpu.clone());
         gpu.set_family(&key, on_gpu.clone());
     }
-}
-
-/// Whether profiles of this version hold a routine. What they cannot hold is not measured.
-fn profiles_hold(key: &str) -> bool {
-    let mut measurements = Profile::prior(Fingerprint::default(), &CpuFacts { threads: 1 })
-        .measurements()
-        .clone();
-    let sample = vec![Sample(64, 64, 64, 1.0)];
-    measurements.cpu.set_family(key, sample);
-    Profile::new(measurements).is_ok()
 }
 
 /// Seconds that the start of the GPU takes in a new process, now that its libraries are in memory.
@@ -561,7 +551,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ..device::transfers(&rates_found)
     };
     let (transfer_times, overheads) = whole_calls(&mut session, gpu, &gpu_side)?;
-    session.families(profiles_hold, &mut cpu_side, &mut gpu_side);
+    session.families(&mut cpu_side, &mut gpu_side);
     let after = session.canary()?;
     session.progress.finish_and_clear();
 
@@ -636,6 +626,7 @@ fn rates(side: &Side) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cost_model::{CpuFacts, Fingerprint};
 
     #[test]
     fn a_profile_appears_whole_or_not_at_all() {
@@ -676,10 +667,24 @@ mod tests {
         }
     }
 
+    /// Whether profiles of this version hold a routine.
+    fn profiles_hold(key: &str) -> bool {
+        let mut measurements = Profile::prior(Fingerprint::default(), &CpuFacts { threads: 1 })
+            .measurements()
+            .clone();
+        let sample = vec![Sample(64, 64, 64, 1.0)];
+        measurements.cpu.set_family(key, sample);
+        Profile::new(measurements).is_ok()
+    }
+
     #[test]
-    fn profiles_hold_level_3_and_nothing_unheard_of() {
+    fn profiles_hold_what_is_measured_and_nothing_unheard_of() {
         assert!(profiles_hold("dsyrk") && profiles_hold("zher2k"));
         assert!(!profiles_hold("dnothing"));
+        for curve in curves(false) {
+            let key = curve.key().expect("a name");
+            assert!(profiles_hold(&key), "{key}");
+        }
     }
 
     #[test]
