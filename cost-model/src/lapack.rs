@@ -4,8 +4,8 @@
 //! The GPU's times are the device's own; copies come on top (`predict`). Every guess leans to the CPU's side.
 
 use crate::curve::{Below, Curve, GemmCurves};
-use crate::profile::{Sample, index};
-use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, families, family};
+use crate::profile::{SLOTS, Sample, index, routine, slot};
+use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, family};
 
 /// What the first call of LAPACK on the GPU takes in a process, besides the GPU's start: cuSOLVER is loaded and gets a
 /// handle. Such calls took 0.36 to 0.56 s longer than later ones on the H200 machine (2026-12-02), of which the GPU's
@@ -30,8 +30,23 @@ fn jobs(family: &Family, precision: Precision) -> impl Iterator<Item = bool> {
     letters.map(|arg| arg.name().starts_with("job"))
 }
 
-/// A routine of LAPACK and its job letters, as a profile names them: "dpotrf", "dsyevd V", "dgesdd N", "dgeev NV".
-/// The letters are those of the job options in the order of the routine's arguments.
+/// What a profile calls the samples of a routine: its name and, in LAPACK, the letters of its job options in the order
+/// of its arguments ("dsyrk", "dpotrf", "dsyevd V", "dgesdd N", "dgeev NV"). `None` where the family lacks the precision.
+pub fn sample_key(op: Op, precision: Precision, letters: [u8; 4]) -> Option<String> {
+    let family = family(op);
+    let name = family.routine(precision)?;
+    let jobs: String = jobs(family, precision)
+        .zip(letters)
+        .filter(|(is_job, _)| *is_job)
+        .map(|(_, letter)| char::from(letter))
+        .collect();
+    Some(match jobs.is_empty() {
+        true => name,
+        false => format!("{name} {jobs}"),
+    })
+}
+
+/// A routine of LAPACK and its kind of job, read from such a name.
 pub(crate) struct Key {
     pub op: Op,
     pub precision: Precision,
@@ -42,16 +57,14 @@ impl Key {
     /// `None` for anything else.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let (name, letters) = text.split_once(' ').unwrap_or((text, ""));
-        let (family, precision) = families().find_map(|f| {
-            let mut routines = f.routines();
-            Some((f, routines.find(|(_, n)| n == name)?.0))
-        })?;
+        let (op, precision) = routine(name)?;
+        let family = family(op);
         let options = jobs(family, precision).filter(|is_job| *is_job).count();
         let known = family.library == Library::Lapack
             && options == letters.len()
             && letters.bytes().all(|b| b.is_ascii_uppercase());
         known.then(|| Self {
-            op: family.op,
+            op,
             precision,
             vectors: letters.is_empty() || letters.bytes().any(|b| b != b'N'),
         })
@@ -145,11 +158,9 @@ pub(crate) struct LapackCurves {
     curves: Vec<Option<Curve>>,
 }
 
-/// Codes of families are below 64.
-const PLACES: usize = 64 * 4 * 2;
-
+/// Place of a routine with or without vectors among all.
 fn place(op: Op, precision: Precision, vectors: bool) -> usize {
-    (op as usize * 4 + index(precision)) * 2 + usize::from(vectors)
+    slot(op, precision) * 2 + usize::from(vectors)
 }
 
 impl LapackCurves {
@@ -167,7 +178,7 @@ impl LapackCurves {
             SideOf::Cpu => Below::Proportional,
             SideOf::Gpu => Below::Constant,
         };
-        let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); PLACES];
+        let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 2 * SLOTS];
         for (key, samples) in &measured {
             for s in *samples {
                 let x = flops(key.op, key.precision, (s.0, s.1, s.2));

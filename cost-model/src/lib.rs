@@ -16,7 +16,7 @@ mod threshold;
 
 pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
 pub use estimate::{CpuFacts, FRESH_BYTES_PER_S, GpuFacts};
-pub use lapack::SOLVER_START_S;
+pub use lapack::{SOLVER_START_S, sample_key};
 pub use learn::{Correction, Learned, LearnedDecision};
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{

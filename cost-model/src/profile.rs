@@ -121,7 +121,7 @@ pub struct Side {
 }
 
 /// The family and precision of a routine's name; `None` for a name that the table lacks.
-fn routine(name: &str) -> Option<(Op, Precision)> {
+pub(crate) fn routine(name: &str) -> Option<(Op, Precision)> {
     families().find_map(|f| {
         let mut routines = f.routines();
         Some((f.op, routines.find(|(_, n)| n == name)?.0))
@@ -129,12 +129,12 @@ fn routine(name: &str) -> Option<(Op, Precision)> {
 }
 
 /// Place of a routine among all.
-fn slot(op: Op, precision: Precision) -> usize {
+pub(crate) fn slot(op: Op, precision: Precision) -> usize {
     op as usize * 4 + index(precision)
 }
 
 /// Places of all routines; codes of families are below 64.
-const SLOTS: usize = 64 * 4;
+pub(crate) const SLOTS: usize = 64 * 4;
 
 /// Multiply-adds of a sample of a family, as thresholds count them.
 fn work(op: Op, precision: Precision, s: &Sample) -> f64 {

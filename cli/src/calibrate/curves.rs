@@ -4,9 +4,9 @@
 //! Knows no clock and no device: both sides come through [`Bench`].
 
 use anyhow::Result;
-use cost_model::Sample;
+use cost_model::{Sample, sample_key};
 use gpu_offload::measure::Subject;
-use routines::{Arg, Op, Precision, family};
+use routines::{Op, Precision};
 use std::collections::BTreeMap;
 
 /// How much is measured.
@@ -82,21 +82,7 @@ impl Curve {
 
     /// Its name in a profile: the routine, and the letters of its job options ("dpotrf", "dsyevd V", "dgeev NV").
     pub fn key(&self) -> Option<String> {
-        let family = family(self.op);
-        let options = family
-            .args_of(self.precision)
-            .iter()
-            .filter(|arg| matches!(arg, Arg::Letter { .. }));
-        let jobs: String = options
-            .zip(self.letters)
-            .filter(|(arg, _)| arg.name().starts_with("job"))
-            .map(|(_, letter)| char::from(letter))
-            .collect();
-        let routine = family.routine(self.precision)?;
-        Some(match jobs.is_empty() {
-            true => routine,
-            false => format!("{routine} {jobs}"),
-        })
+        sample_key(self.op, self.precision, self.letters)
     }
 
     /// The call of this size: square, with one right-hand side where the routine factors first.
