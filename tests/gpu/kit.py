@@ -1,7 +1,30 @@
-"""What run.py and bench.py share: the variables of a program under test, and where NVBLAS is."""
+"""What run.py, bench.py and programs.py share: results, the variables of a program under test, and where NVBLAS is."""
 import glob
 import os
 import sys
+
+KINDS = ("passed", "failed", "skipped")
+
+
+class Rows:
+    """Named results, printed as they come. With REQUIRE_GPU=1 what is skipped has failed."""
+
+    def __init__(self):
+        self.all = []  # (name, one of KINDS)
+
+    def add(self, name, held, detail):
+        result = held if isinstance(held, str) else "passed" if held else "failed"
+        if result == "skipped" and os.environ.get("REQUIRE_GPU") == "1":
+            result = "failed"
+        self.all.append((name, result))
+        print(f"{result:8} {name}: {detail}", flush=True)
+
+    def count(self, kind):
+        return sum(result == kind for _, result in self.all)
+
+    def line(self):
+        return ", ".join(f"{self.count(kind)} {kind}" for kind in KINDS)
+
 
 OURS_AND_OPENBLAS = ("GPU_OFFLOAD", "OPENBLAS_", "OMP_", "NVBLAS", "LD_PRELOAD")
 

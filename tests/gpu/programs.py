@@ -115,20 +115,13 @@ if options.worker:
     {"steps": worker_steps, "cold": worker_cold}[options.worker]()
     sys.exit(0)
 
-rows = []
-
-
-def row(name, held, detail):
-    result = held if isinstance(held, str) else "passed" if held else "failed"
-    if result == "skipped" and os.environ.get("REQUIRE_GPU") == "1":
-        result = "failed"
-    rows.append(result)
-    print(f"{result:8} {name}: {detail}", flush=True)
+rows = kit.Rows()
+row = rows.add
 
 
 def finish(code=None):
-    print(", ".join(f"{rows.count(kind)} {kind}" for kind in ("passed", "failed", "skipped")))
-    sys.exit(code if code is not None else "failed" in rows)
+    print(rows.line())
+    sys.exit(code if code is not None else rows.count("failed") > 0)
 
 
 def copy_of_packages(into):

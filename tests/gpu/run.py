@@ -29,26 +29,16 @@ arguments.add_argument("--lapack-n", metavar="N,N", help="sizes of the LAPACK ca
 arguments.add_argument("--bench-n", type=int, metavar="N", help="size of lapack_bench (1024)")
 arguments.add_argument("--minutes", type=float, default=1, help="how long the threads of the endurance part go on (1)")
 arguments.add_argument("--precisions", metavar="LETTERS", help="of netlib's LAPACK programs (sdcz)")
-arguments.add_argument("--only", metavar="LIST", help="only these of blas, netlib-lapack, lapack-bench, lapack, endurance, programs, with commas between")
+arguments.add_argument("--only", metavar="LIST", help="only these parts, with commas between; a wrong one lists them")
 arguments.add_argument("--ctypes", action="store_true", help=argparse.SUPPRESS)
 arguments.add_argument("--numpy", action="store_true", help=argparse.SUPPRESS)
 options = arguments.parse_args()
-unknown = [part for part in (options.only or "").split(",") if part not in ("", "blas", "netlib-lapack", "lapack-bench", "lapack", "endurance", "programs")]
-if unknown:
-    arguments.error(f"--only: no part {unknown}")
 
-rows = []  # (name, "passed" | "failed" | "skipped", detail)
+rows = kit.Rows()
+row = rows.add
 scratch = tempfile.mkdtemp(prefix="gpu-offload-")
 place = kit.Place(options.prefix, scratch, options.threads, [options.sim] if options.sim else [])
 lib, environment = place.lib, place.environment
-
-
-def row(name, held, detail):
-    result = held if isinstance(held, str) else "passed" if held else "failed"
-    if result == "skipped" and os.environ.get("REQUIRE_GPU") == "1":
-        result = "failed"
-    rows.append((name, result, detail))
-    print(f"{result:8} {name}: {detail}", flush=True)
 
 
 def run(command, env, deadline_s=DEADLINE_S, **more):
@@ -434,6 +424,10 @@ PARTS = {
     "endurance": (endurance,),
     "programs": (programs,),
 }
+chosen = options.only.split(",") if options.only else list(PARTS)
+unknown = [part for part in chosen if part not in PARTS]
+if unknown:
+    arguments.error(f"--only: no part {unknown}; accepted: {', '.join(PARTS)}")
 
 if options.ctypes:
     ctypes_client()
@@ -448,7 +442,6 @@ if gpu_present():
     # Status 1 means that heavy calls cannot go to the GPU: the reason is on the screen.
     row("gpu-offload status", done.returncode == 0, "ready" if done.returncode == 0 else last_words(done))
     print(done.stdout)
-    chosen = options.only.split(",") if options.only else list(PARTS)
     for part in chosen:
         for step in PARTS[part]:
             step()
@@ -456,8 +449,7 @@ else:
     row("everything", "skipped", "no NVIDIA device (/dev/nvidiactl)")
 
 print(f"\n{'result':8} row  ({time.time() - started:.0f} s)")
-for name, result, _ in rows:
+for name, result in rows.all:
     print(f"{result:8} {name}")
-count = {kind: sum(result == kind for _, result, _ in rows) for kind in ("passed", "failed", "skipped")}
-print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-sys.exit(count["failed"] > 0)
+print(rows.line())
+sys.exit(rows.count("failed") > 0)
