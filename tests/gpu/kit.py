@@ -61,6 +61,13 @@ class Place:
         return env
 
 
+NO_GPU = "no NVIDIA device (/dev/nvidiactl)"
+
+
+def gpu_present():
+    return os.path.exists("/dev/nvidiactl")
+
+
 def find_nvblas():
     patterns = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"]
     patterns += [os.path.join(p, "nvidia/*/lib") for p in sys.path if p]

@@ -171,8 +171,8 @@ try:
 except ImportError:
     row("whole programs", "skipped", "no NumPy here")
     finish()
-if not options.sim and subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode:
-    row("whole programs", "skipped", "no GPU here")
+if not options.sim and not kit.gpu_present():
+    row("whole programs", "skipped", kit.NO_GPU)
     finish()
 
 stock, ours = (copy_of_packages(os.path.join(scratch, name)) for name in ("stock", "ours"))

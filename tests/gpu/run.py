@@ -144,10 +144,6 @@ def nvblas(autopin):
     return min(result["ms"])
 
 
-def gpu_present():
-    return options.sim or os.path.exists("/dev/nvidiactl")
-
-
 def large_products():
     best = {}
     for mode in ("force", "auto"):
@@ -436,7 +432,7 @@ if options.numpy:
 started = time.time()
 if not os.path.exists(os.path.join(lib, "libblas.so.3")):
     sys.exit(f"no libblas.so.3 in {lib}; make the kit with tests/gpu/prepare.sh")
-if gpu_present():
+if options.sim or kit.gpu_present():
     tool = os.path.join(options.prefix, "bin/gpu-offload")
     done = run([tool, "status"], environment())
     # Status 1 means that heavy calls cannot go to the GPU: the reason is on the screen.
@@ -446,7 +442,7 @@ if gpu_present():
         for step in PARTS[part]:
             step()
 else:
-    row("everything", "skipped", "no NVIDIA device (/dev/nvidiactl)")
+    row("everything", "skipped", kit.NO_GPU)
 
 print(f"\n{'result':8} row  ({time.time() - started:.0f} s)")
 for name, result in rows.all:
