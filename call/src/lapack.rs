@@ -85,6 +85,25 @@ impl Matrix<'_> {
 }
 
 impl LapackCall<'_> {
+    /// A call of these options and m, n, k that has no operands yet.
+    pub fn new(
+        op: Op,
+        precision: Precision,
+        letters: [u8; MAX_LETTERS],
+        (m, n, k): (usize, usize, usize),
+    ) -> Self {
+        Self {
+            op,
+            precision,
+            letters,
+            m,
+            n,
+            k,
+            matrices: [const { None }; MAX_MATRICES],
+            vectors: [const { None }; MAX_VECTORS],
+        }
+    }
+
     /// The letter of the option with this name in the table ("jobz"), or `None` where the family lacks it.
     pub fn letter(&self, name: &str) -> Option<u8> {
         let args = routines::family(self.op).args_of(self.precision);

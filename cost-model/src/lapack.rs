@@ -257,6 +257,7 @@ impl LapackCurves {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use routines::option_letters;
 
     #[test]
     fn keys_name_a_routine_and_its_job_letters() {
@@ -276,14 +277,7 @@ mod tests {
 
     #[test]
     fn a_call_has_vectors_unless_every_job_letter_says_no() {
-        let letters = |text: &str| {
-            let mut all = [0; 4];
-            all.iter_mut()
-                .zip(text.bytes())
-                .for_each(|(to, from)| *to = from);
-            all
-        };
-        let has = |op, text| has_vectors(op, Precision::D, letters(text));
+        let has = |op, text| has_vectors(op, Precision::D, option_letters(text));
         assert!(has(Op::Syevd, "VL") && !has(Op::Syevd, "NL"));
         assert!(has(Op::Gesvd, "NS") && has(Op::Gesdd, "O") && !has(Op::Gesvd, "NN"));
         assert!(has(Op::Potrf, "L"), "no job option");

@@ -6,7 +6,7 @@ use cost_model::{
     Transfers, decide, predict, threshold_work,
 };
 use proptest::prelude::*;
-use routines::{Gate, Library, Op, Precision, Shape, family, routed_in};
+use routines::{Gate, Library, Op, Precision, Shape, family, option_letters, routed_in};
 
 fn fingerprint() -> Fingerprint {
     Fingerprint {
@@ -233,14 +233,10 @@ fn a_family_without_curves_stays_on_the_cpu() {
 
 /// A square call of a LAPACK family, with one right-hand side where it solves.
 fn lapack(op: Op, precision: Precision, letters: &str, n: u64) -> Shape {
-    let mut all = [0; 4];
-    all.iter_mut()
-        .zip(letters.bytes())
-        .for_each(|(to, from)| *to = from);
     let solves = matches!(op, Op::Gesv | Op::Posv | Op::Getrs | Op::Potrs);
     Shape {
         op,
-        letters: all,
+        letters: option_letters(letters),
         beta_zero: false,
         ..gemm(precision, n, n, if solves { 1 } else { n })
     }

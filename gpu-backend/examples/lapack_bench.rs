@@ -126,17 +126,10 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
             data: Matrix::Out(data),
         })
     };
-    let mut call = LapackCall {
-        op,
-        precision: Precision::D,
-        letters: [0; call::MAX_LETTERS],
-        m: n,
-        n,
-        k: if op == Op::Gesv { 1 } else { n },
-        matrices: [Some(Matrix::InOut(a)), None, None, None],
-        vectors: [None, None, None, None, None, None],
-    };
-    call.letters[..letters.len()].copy_from_slice(letters.as_bytes());
+    let k = if op == Op::Gesv { 1 } else { n };
+    let letters = call::option_letters(letters);
+    let mut call = LapackCall::new(op, Precision::D, letters, (n, n, k));
+    call.matrices[0] = Some(Matrix::InOut(a));
     match routine {
         "potrf" => {}
         "getrf" => call.vectors[0] = vector(VectorKind::Integer, pivots),

@@ -6,6 +6,15 @@ use crate::{Arg, Dims, Extent, Family, Intent, Op, Precision};
 /// The most option letters of a routine whose calls pass the door.
 pub const MAX_LETTERS: usize = 4;
 
+/// Option letters from text such as "VL": zeros beyond the last, and nothing beyond [`MAX_LETTERS`].
+pub fn option_letters(text: &str) -> [u8; MAX_LETTERS] {
+    let mut letters = [0; MAX_LETTERS];
+    for (to, from) in letters.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    letters
+}
+
 /// The option letters of one call with the row that gives them a meaning.
 ///
 /// # Source

@@ -6,7 +6,7 @@
 use anyhow::Result;
 use cost_model::{Sample, sample_key};
 use gpu_offload::measure::Subject;
-use routines::{Op, Precision};
+use routines::{Op, Precision, option_letters};
 use std::collections::BTreeMap;
 
 /// How much is measured.
@@ -69,14 +69,10 @@ pub struct Curve {
 
 impl Curve {
     fn new(op: Op, precision: Precision, letters: &str) -> Self {
-        let mut all = [0; 4];
-        all.iter_mut()
-            .zip(letters.bytes())
-            .for_each(|(to, from)| *to = from);
         Self {
             op,
             precision,
-            letters: all,
+            letters: option_letters(letters),
         }
     }
 

@@ -76,16 +76,9 @@ pub unsafe fn decode_lapack<'a>(raw: &'a RoutedLapack) -> Option<Decoded<'a>> {
             call: Err(Failure::Overlap),
         });
     }
-    let mut call = LapackCall {
-        op,
-        precision,
-        letters: raw.letters,
-        m: usize::try_from(dims.m).ok()?,
-        n: usize::try_from(dims.n).ok()?,
-        k: usize::try_from(dims.k).ok()?,
-        matrices: [const { None }; MAX_MATRICES],
-        vectors: [const { None }; MAX_VECTORS],
-    };
+    let size = |v: u64| usize::try_from(v).ok();
+    let sizes = (size(dims.m)?, size(dims.n)?, size(dims.k)?);
+    let mut call = LapackCall::new(op, precision, raw.letters, sizes);
     for (place, operand) in call.matrices.iter_mut().zip(matrices) {
         if let Some(operand) = operand {
             // SAFETY: the caller vouches for the memory, and no two operands share any.

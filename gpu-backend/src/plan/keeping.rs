@@ -95,20 +95,10 @@ mod tests {
     use super::*;
     use crate::plan::lapack::{Plan, plan};
     use crate::plan::sizes::Sizes;
-    use call::{LapackCall, Op};
+    use call::{LapackCall, Op, option_letters};
 
-    fn plan_of(op: Op, letters: &str, (m, n, k): (usize, usize, usize)) -> Plan {
-        let mut call = LapackCall {
-            op,
-            precision: Precision::D,
-            letters: [0; call::MAX_LETTERS],
-            m,
-            n,
-            k,
-            matrices: [None, None, None, None],
-            vectors: [None, None, None, None, None, None],
-        };
-        call.letters[..letters.len()].copy_from_slice(letters.as_bytes());
+    fn plan_of(op: Op, letters: &str, size: (usize, usize, usize)) -> Plan {
+        let call = LapackCall::new(op, Precision::D, option_letters(letters), size);
         plan(&call, &Sizes::DEFAULT, false).expect("a plan")
     }
 

@@ -639,18 +639,9 @@ mod tests {
         op: Op,
         precision: Precision,
         letters: [u8; 4],
-        (m, n, k): (usize, usize, usize),
+        size: (usize, usize, usize),
     ) -> bool {
-        let call = LapackCall {
-            op,
-            precision,
-            letters,
-            m,
-            n,
-            k,
-            matrices: [None, None, None, None],
-            vectors: [None, None, None, None, None, None],
-        };
+        let call = LapackCall::new(op, precision, letters, size);
         match plan(&call, &Sizes::DEFAULT, false) {
             Ok(_) => true,
             Err(Failure::Unsupported(_)) => false,

@@ -168,34 +168,22 @@ impl Case {
 
     pub fn run(&mut self, gpu: &Gpu) -> Result<Timing, Failure> {
         let elem = self.precision.elem_bytes();
-        let mut letters = [0; call::MAX_LETTERS];
-        letters[..self.letters.len()].copy_from_slice(self.letters.as_bytes());
-        let mut matrices = [None, None, None, None];
-        for (slot, matrix) in matrices.iter_mut().zip(&mut self.matrices) {
+        let letters = call::option_letters(self.letters);
+        let mut call = LapackCall::new(self.op, self.precision, letters, (self.m, self.n, self.k));
+        for (slot, matrix) in call.matrices.iter_mut().zip(&mut self.matrices) {
             if let Some((matrix, intent)) = matrix {
                 let data = matrix.bytes.as_mut_ptr();
                 let (rows, cols, ld) = (matrix.rows, matrix.cols, matrix.ld);
                 *slot = Some(view(data, (rows, cols, ld, elem), *intent));
             }
         }
-        let mut vectors = [None, None, None, None, None, None];
-        for (slot, v) in vectors.iter_mut().zip(&mut self.vectors) {
+        for (slot, v) in call.vectors.iter_mut().zip(&mut self.vectors) {
             let (kind, len, elem) = (v.kind, v.len, v.elem_bytes);
             let data = v.bytes[GUARD..].as_mut_ptr();
             let data = view(data, (len, 1, len, elem), v.intent);
             *slot = Some(Vector { kind, data });
         }
-        let mut call = Call::Lapack(LapackCall {
-            op: self.op,
-            precision: self.precision,
-            letters,
-            m: self.m,
-            n: self.n,
-            k: self.k,
-            matrices,
-            vectors,
-        });
-        let ran = gpu.run(&mut call);
+        let ran = gpu.run(&mut Call::Lapack(call));
         for matrix in self.matrices.iter().flatten() {
             matrix.0.assert_gaps_untouched();
         }
