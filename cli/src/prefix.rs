@@ -60,3 +60,14 @@ pub fn for_wheels() -> Result<Ours> {
         engine: dir.join("libgpu_offload.so.0"),
     })
 }
+
+/// The library for LD_AUDIT through which one command's wheels are served and its libraries seen.
+pub fn hook() -> Result<PathBuf> {
+    let path = library_dir()?.join("gpu-offload-hook.so");
+    anyhow::ensure!(
+        path.is_file(),
+        "{}: no such file; this installation is not complete",
+        path.display()
+    );
+    Ok(path)
+}

@@ -1,6 +1,9 @@
 //! `gpu-offload run CMD…`: puts the libraries before all others and becomes the command.
 //!
+//! The OpenBLAS inside Python wheels is served too (`wheels`), without touching it.
 //! The command replaces this process, so signals, exit status and job control are its own.
+
+mod wheels;
 
 use crate::prefix;
 use anyhow::Result;
@@ -32,6 +35,9 @@ pub struct Args {
     /// Operations at or below which calls stay on the CPU unseen, such as 2e9
     #[arg(long, value_name = "FLOPS", value_parser = flops)]
     threshold: Option<f64>,
+    /// Leave the OpenBLAS inside Python wheels alone
+    #[arg(long)]
+    no_wheels: bool,
     /// The command and its arguments
     #[arg(
         required = true,
@@ -128,6 +134,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     );
     if let Some(path) = r_path(&library_dir) {
         command.env("R_LD_LIBRARY_PATH", path);
+    }
+    if !args.no_wheels {
+        match wheels::variables(program) {
+            Ok(variables) => drop(command.envs(variables)),
+            Err(why) => eprintln!("gpu-offload: the wheels' own OpenBLAS serves them: {why:#}"),
+        }
     }
     let mode = if args.force {
         Some(Mode::Force)

@@ -1,7 +1,7 @@
 """NumPy and SciPy from wheels in one process: each result by its residual, and which libraries served it.
 
-Arguments: the engine's path, where it must be loaded, or "-" where it must not; then "swapped" or "own", what
-the OpenBLAS of both wheels must be.
+Arguments: the engine's path, where it must be loaded, or "-" where it must not; then "swapped", "served" by a file
+elsewhere, or "own", what the OpenBLAS of both wheels must be.
 """
 import ctypes
 import sys
@@ -76,10 +76,13 @@ judge("scipy eig", a @ v - v * w, np.abs(w).max(), n)
 with open("/proc/self/maps") as maps:
     loaded = sorted({line.split()[-1] for line in maps if ".so" in line})
 blas = [path for path in loaded if "openblas" in path]
-own = [path for path in blas if "/orig-" not in path]
 kept = [path for path in blas if "/orig-" in path]
+own = [path for path in blas if path not in kept]
+if wanted == "served":
+    kept = [path for path in own if "/site-packages/" in path]
+    own = [path for path in own if path not in kept]
 say("two wheels, two libraries", len(own) == 2, own)
-say("the originals behind them", len(kept) == (2 if wanted == "swapped" else 0), kept)
+say("the originals behind them", len(kept) == (0 if wanted == "own" else 2), kept)
 engines = [path for path in loaded if "libgpu_offload.so" in path]
 say("the engine", engines == ([] if engine == "-" else [engine]), engines)
 for path in own:

@@ -16,6 +16,9 @@ pub struct Args {
 /// What a prefix is made of, as cargo packages.
 const PACKAGES: [&str; 5] = ["blas-shim", "lapack-shim", "wheel-shim", "engine", "cli"];
 
+/// The profile of the loader's hook, which has no standard library; also its folder in cargo's target folder.
+pub const HOOK: &str = "hook";
+
 /// Builds, and prints nothing but cargo's own progress.
 pub fn run(args: &Args) -> Result<()> {
     build(args).map(drop)
@@ -25,14 +28,17 @@ pub fn run(args: &Args) -> Result<()> {
 pub fn build(args: &Args) -> Result<PathBuf> {
     // Instant where the cache has it; renews it when the recipe or the routed names have changed.
     openblas::prepare(&openblas::Args::default())?;
-    let mut cargo = cargo();
-    cargo.arg("build");
+    let mut command = cargo();
+    command.arg("build");
     if !args.debug {
-        cargo.arg("--release");
+        command.arg("--release");
     }
     for package in PACKAGES {
-        cargo.args(["--package", package]);
+        command.args(["--package", package]);
     }
-    loud(&mut cargo)?;
+    loud(&mut command)?;
+    let mut hook = cargo();
+    hook.args(["build", "--profile", HOOK, "--package", "loader-hook"]);
+    loud(&mut hook)?;
     Ok(target_dir().join(if args.debug { "debug" } else { "release" }))
 }

@@ -79,6 +79,11 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
     for (from, to) in BUILT {
         put(&built.join(from), &prefix.join(to), !args.unstripped)?;
     }
+    put(
+        &target_dir().join(build::HOOK).join("libloader_hook.so"),
+        &prefix.join("lib/gpu-offload-hook.so"),
+        !args.unstripped,
+    )?;
     let list = |path: PathBuf| -> Result<BTreeSet<String>> {
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

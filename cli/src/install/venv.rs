@@ -42,6 +42,53 @@ pub struct Ours {
     pub engine: PathBuf,
 }
 
+impl Ours {
+    /// The engine's path as text.
+    fn engine_path(&self) -> Result<&str> {
+        let engine = self.engine.to_str().filter(|_| self.engine.is_file());
+        engine.with_context(|| {
+            format!(
+                "{}: no such file; this installation is not complete",
+                self.engine.display()
+            )
+        })
+    }
+
+    /// The library that stands before the OpenBLAS at `path`, which will be found as `other_name`; `None` if that
+    /// is no OpenBLAS, or one of ours already.
+    ///
+    /// # Errors
+    /// Where it is one, but none that another library can stand before.
+    pub fn fit_to(&self, path: &Path, other_name: &str) -> Result<Option<Vec<u8>>> {
+        let bytes = read(path)?;
+        let Some(wheel) = OpenBlas::recognise(&bytes)? else {
+            return Ok(None);
+        };
+        let ready = read(&self.ready)?;
+        let fitted = fitted(&ready, self.engine_path()?, &wheel, &bytes, other_name)?;
+        Ok(Some(fitted.bytes))
+    }
+}
+
+/// Fits the ready-made library to the OpenBLAS in `bytes`, which is kept as `kept`.
+fn fitted(
+    ready: &[u8],
+    engine: &str,
+    wheel: &OpenBlas,
+    bytes: &[u8],
+    kept: &str,
+) -> Result<wheel_library::Fitted> {
+    let fit = wheel_fit::Fit {
+        original: kept,
+        original_sha256: &sha256(bytes),
+        engine,
+        prefix: wheel.prefix,
+        suffix: wheel.suffix,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    wheel_library::fit(ready, wheel, &fit)
+}
+
 /// A Python environment.
 pub struct Environment {
     prefix: PathBuf,
@@ -165,6 +212,34 @@ impl Environment {
         Ok(Self { prefix, sites })
     }
 
+    /// The packages in these folders, whatever is in them, of an environment that is only looked at.
+    pub fn of_sites(sites: Vec<PathBuf>) -> Self {
+        let prefix = PathBuf::new();
+        Self { prefix, sites }
+    }
+
+    /// Its folders of packages.
+    pub fn sites(&self) -> &[PathBuf] {
+        &self.sites
+    }
+
+    /// Files that may be an OpenBLAS, each with its site.
+    pub fn candidates(&self) -> impl Iterator<Item = (&Path, PathBuf)> {
+        self.sites.iter().flat_map(|site| {
+            // PACKAGE.libs, as wheels are laid out, and PACKAGE/.libs, as older ones were.
+            let folders = entries(site).into_iter().flat_map(|folder| {
+                let inner = folder.join(".libs");
+                let is_libs = name(&folder).ends_with(".libs");
+                [is_libs.then_some(folder), inner.is_dir().then_some(inner)]
+            });
+            folders
+                .flatten()
+                .flat_map(|folder| entries(&folder))
+                .filter(|path| name(path).contains(".so") && path.is_file())
+                .map(|path| (site.as_path(), path))
+        })
+    }
+
     fn mark(&self) -> PathBuf {
         self.prefix.join(MARK)
     }
@@ -205,36 +280,25 @@ impl Environment {
     /// Where a file cannot be read.
     pub fn survey(&self) -> Result<Vec<Found>> {
         let mut found = Vec::new();
-        for site in &self.sites {
-            // PACKAGE.libs, as wheels are laid out, and PACKAGE/.libs, as older ones were.
-            let folders = entries(site).into_iter().flat_map(|folder| {
-                let inner = folder.join(".libs");
-                let is_libs = name(&folder).ends_with(".libs");
-                [is_libs.then_some(folder), inner.is_dir().then_some(inner)]
-            });
-            for path in folders.flatten().flat_map(|folder| entries(&folder)) {
-                let Some(file) = path.strip_prefix(site).ok().and_then(Path::to_str) else {
-                    continue;
-                };
-                if !name(&path).contains(".so") || !path.is_file() {
-                    continue;
+        for (site, path) in self.candidates() {
+            let Some(file) = path.strip_prefix(site).ok().and_then(Path::to_str) else {
+                continue;
+            };
+            let (file, state) = match name(&path).strip_prefix(wheel_fit::ORIGINAL_PREFIX) {
+                // Seen with the file that it belongs to.
+                Some(place) if path.with_file_name(place).exists() => continue,
+                Some(place) => {
+                    let bytes = read(&path)?;
+                    let own = OpenBlas::recognise(&bytes).ok().flatten();
+                    let state = own.filter(|own| own.soname == place).map(|_| State::Orphan);
+                    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+                    (format!("{folder}/{place}"), state)
                 }
-                let (file, state) = match name(&path).strip_prefix(wheel_fit::ORIGINAL_PREFIX) {
-                    // Seen with the file that it belongs to.
-                    Some(place) if path.with_file_name(place).exists() => continue,
-                    Some(place) => {
-                        let bytes = read(&path)?;
-                        let own = OpenBlas::recognise(&bytes).ok().flatten();
-                        let state = own.filter(|own| own.soname == place).map(|_| State::Orphan);
-                        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
-                        (format!("{folder}/{place}"), state)
-                    }
-                    None => (file.to_owned(), state(&path)?),
-                };
-                if let Some(state) = state {
-                    let site = site.clone();
-                    found.push(Found { site, file, state });
-                }
+                None => (file.to_owned(), state(&path)?),
+            };
+            if let Some(state) = state {
+                let site = site.to_owned();
+                found.push(Found { site, file, state });
             }
         }
         Ok(found)
@@ -246,16 +310,7 @@ impl Environment {
     /// Where something is not recognised; nothing is to be done then.
     pub fn install(&self, ours: &Ours) -> Result<Vec<Step>> {
         let ready = read(&ours.ready)?;
-        let engine = ours
-            .engine
-            .to_str()
-            .filter(|_| ours.engine.is_file())
-            .with_context(|| {
-                format!(
-                    "{}: no such file; this installation is not complete",
-                    ours.engine.display()
-                )
-            })?;
+        let engine = ours.engine_path()?;
         let found = self.survey()?;
         let mut records = Records::default();
         let mut swapped = BTreeSet::new();
@@ -288,15 +343,7 @@ impl Environment {
                 )
             })?;
             let wheel = OpenBlas::recognise(&bytes)?.context("no OpenBLAS any more")?;
-            let fit = wheel_fit::Fit {
-                original: name(&kept),
-                original_sha256: &sha256(&bytes),
-                engine,
-                prefix: wheel.prefix,
-                suffix: wheel.suffix,
-                version: env!("CARGO_PKG_VERSION"),
-            };
-            let fitted = wheel_library::fit(&ready, &wheel, &fit)
+            let fitted = fitted(&ready, engine, &wheel, &bytes, name(&kept))
                 .with_context(|| format!("cannot fit a library to {}", path.display()))?;
             if let State::Own { leftover, .. } = found.state {
                 let same = leftover && read(&kept)? == bytes;

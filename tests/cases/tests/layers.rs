@@ -30,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("lapack-shim", &["routines", "engine-abi", "door", "reader"]),
     ("wheel-fit", &[]),
+    ("loader-hook", &[]),
     ("wheel-shim", &["engine-abi", "door", "reader", "wheel-fit"]),
     (
         "cli",
@@ -39,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cost-model",
             "gpu-backend",
             "engine",
+            "loader-hook",
             "wheel-fit",
         ],
     ),

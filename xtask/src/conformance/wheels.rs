@@ -144,13 +144,19 @@ impl Tried {
         let mut sum = Tally::default();
         self.make()?;
         let modules = if setting.full { &FULL[..] } else { &SUBSET[..] };
-        let stock = self.tests(modules, "the wheels' own OpenBLAS")?;
+        let stock = self.tests(self.cpu(), modules, "the wheels' own OpenBLAS")?;
         sum += self.client(Client::new(self.python(), &[]), "-", "own")?;
         let before = listing(&self.venv)?;
+        sum += self.served(setting, modules, &stock)?;
+        sum.check(same("run", &before, &listing(&self.venv)?));
         self.command("install")?;
         sum += self.client(self.cpu(), "-", "swapped")?;
-        sum += compared(&stock, &self.tests(modules, "the swapped wheels")?);
-        sum += self.forced(setting)?;
+        sum += compared(
+            &stock,
+            &self.tests(self.cpu(), modules, "the swapped wheels")?,
+        );
+        let python = Client::new(self.python(), &[simulated_cuda()?]);
+        sum += self.forced(setting, python, "swapped")?;
         self.command("uninstall")?;
         sum.check(same("uninstall", &before, &listing(&self.venv)?));
 
@@ -166,6 +172,28 @@ impl Tried {
     /// Python on the CPU route.
     fn cpu(&self) -> Client {
         Client::new(self.python(), &[]).env("GPU_OFFLOAD", "off")
+    }
+
+    /// Python by `gpu-offload run`, which leaves the environment as it is.
+    fn run(&self, libraries: &[PathBuf]) -> Client {
+        Client::new(&self.tool, libraries)
+            .env("XDG_CACHE_HOME", self.work.path())
+            .arg("run")
+            .arg(self.python())
+    }
+
+    /// Both packages by `run`: their tests, and heavy calls on the simulated GPU.
+    fn served(
+        &self,
+        setting: &Setting,
+        modules: &[&str],
+        stock: &BTreeMap<String, String>,
+    ) -> Result<Tally> {
+        let cpu = || self.run(&[]).env("GPU_OFFLOAD", "off");
+        let mut sum = self.client(cpu(), "-", "served")?;
+        sum += compared(stock, &self.tests(cpu(), modules, "the wheels by `run`")?);
+        sum += self.forced(setting, self.run(&[simulated_cuda()?]), "served")?;
+        Ok(sum)
     }
 
     fn make(&self) -> Result<()> {
@@ -208,15 +236,14 @@ impl Tried {
         )
     }
 
-    /// Heavy calls of both packages on the simulated GPU.
-    fn forced(&self, setting: &Setting) -> Result<Tally> {
-        let log = self.work.path().join("log.jsonl");
+    /// Heavy calls of both packages on the simulated GPU, by a Python that is `wanted`.
+    fn forced(&self, setting: &Setting, python: Client, wanted: &str) -> Result<Tally> {
+        let log = self.work.path().join(format!("{wanted}.jsonl"));
         let mut forced_setting = setting.clone();
         forced_setting.route = Route::Force;
-        let client = Client::new(self.python(), &[simulated_cuda()?]);
-        let client = forced::logged(forced_setting.routed(client), &log);
+        let client = forced::logged(forced_setting.routed(python), &log);
         let engine = self.engine.canonicalize()?.display().to_string();
-        let mut tally = self.client(client, &engine, "swapped")?;
+        let mut tally = self.client(client, &engine, wanted)?;
         let routines = [
             "sgemm", "dgemm", "zgemm", "dsyrk", "dsymm", "dgesv", "dgetrf", "dpotrf", "dgeqrf",
             "zungqr", "dsyevd", "dsyevr", "dgesdd", "zgesdd",
@@ -226,11 +253,15 @@ impl Tried {
     }
 
     /// How each of the packages' tests ends.
-    fn tests(&self, modules: &[&str], what: &str) -> Result<BTreeMap<String, String>> {
+    fn tests(
+        &self,
+        python: Client,
+        modules: &[&str],
+        what: &str,
+    ) -> Result<BTreeMap<String, String>> {
         let progress = step(&format!("{} on {what}", modules.join(", ")));
         let report = self.work.path().join("report.xml");
-        let ended = self
-            .cpu()
+        let ended = python
             .args([
                 "-m",
                 "pytest",
