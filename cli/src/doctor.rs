@@ -1,16 +1,20 @@
-//! `gpu-offload doctor`: which BLAS and LAPACK a process has really loaded, whether the swaps in a Python
-//! environment are whole, and what to do next.
+//! `gpu-offload doctor`: which BLAS and LAPACK a process or a command really loads and through what, whether the
+//! swaps and links of an environment are whole, and what to do next.
 //!
-//! Reads `/proc` and the libraries' files; changes nothing and starts no GPU (`status` does that).
-//!
-//! # Exit status
-//! 0: heavy calls reach the engine; 1: there is something to do, or trouble.
+//! Reads `/proc`, `/sys/fs/cgroup` and the libraries' files; changes nothing and starts no GPU (`status` does that).
 
-use crate::install::{OpenBlas, Venv, WheelState, fit_of};
-use crate::prefix;
+mod command;
+mod environment;
+mod limits;
+mod machine;
+mod process;
+
+use crate::install::known::{Kind, Known};
 use anyhow::{Context, Result};
+use limits::Limits;
+use machine::Machine;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +22,11 @@ use std::process::ExitCode;
 /// Arguments of `doctor`.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("patient").required(true).multiple(false))]
+#[command(
+    after_help = "Exit status: 0, heavy calls reach the engine and nothing is to be done; 1, something is to be \
+    done, or trouble; 2, wrong command line. With a command: the command's own, or 128 and the signal that ended it; \
+    126, it cannot be executed; 127, it is not there. The field `healthy` of --json says the rest."
+)]
 pub struct Args {
     /// A running process
     #[arg(long, value_name = "PID", group = "patient")]
@@ -25,276 +34,152 @@ pub struct Args {
     /// A Python environment (the value of VIRTUAL_ENV)
     #[arg(long, value_name = "DIR", group = "patient")]
     venv: Option<PathBuf>,
+    /// A conda environment (the value of CONDA_PREFIX)
+    #[arg(long, value_name = "PREFIX", group = "patient")]
+    conda: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+    /// Write the report into a file; else it goes to standard output, behind a command to standard error
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A command, which is run as it is, and its arguments
+    #[arg(last = true, value_name = "CMD", group = "patient")]
+    command: Vec<OsString>,
 }
 
 /// What was found. The JSON form has these fields.
 #[derive(Default, Serialize)]
-struct Report {
+pub struct Report {
+    /// Nothing is to be done.
+    healthy: bool,
     /// Libraries of linear algebra and of CUDA, and what each is.
     libraries: Vec<Library>,
-    /// Processors that the process may use; absent for an environment.
-    processors: Option<usize>,
+    /// What the kernel lets a process use; absent for an environment.
+    limits: Option<Limits>,
+    /// Threads that a process has now.
+    threads: Option<usize>,
     /// Its variables that set numbers of threads, as it was started with them.
     thread_variables: Vec<String>,
+    /// The driver, the CUDA libraries and the profile.
+    machine: Option<Machine>,
+    /// How a command ended.
+    status: Option<i32>,
     /// What to do next; nothing where all is well.
     advice: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Library {
+/// A library.
+#[derive(Default, Serialize)]
+pub struct Library {
+    /// The process that has loaded it, and its program; absent for an environment.
+    process: Option<u32>,
+    program: Option<PathBuf>,
     path: PathBuf,
+    /// In words.
     what: String,
+    /// By what it came to be loaded: alternatives, a wheel, a conda environment, or where the loader found it.
+    via: Option<String>,
+    /// It serves BLAS or LAPACK to the program.
+    serves: bool,
 }
 
-/// Variables by which OpenBLAS learns its number of threads.
-const THREADS: [&str; 3] = [
-    "OPENBLAS_NUM_THREADS",
-    "GOTO_NUM_THREADS",
-    "OMP_NUM_THREADS",
-];
+impl Report {
+    /// Adds advice that is not there yet.
+    fn advise(&mut self, advice: String) {
+        if !self.advice.contains(&advice) {
+            self.advice.push(advice);
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let mut process = None;
+        for library in &self.libraries {
+            if process != library.process {
+                process = library.process;
+                let program = library.program.as_deref().unwrap_or(Path::new("unknown"));
+                lines.extend(process.map(|id| format!("process {id}, {}:", program.display())));
+            }
+            let via = library
+                .via
+                .as_ref()
+                .map_or(String::new(), |via| format!(" (by {via})"));
+            lines.push(format!("{}: {}{via}", library.path.display(), library.what));
+        }
+        if let Some(limits) = &self.limits {
+            let quota = limits
+                .quota
+                .map(|quota| format!(", for the time of {quota}"));
+            let may = limits
+                .processors
+                .map(|p| format!("it may use {p} processors"));
+            lines.extend(may.map(|may| may + quota.as_deref().unwrap_or_default()));
+        }
+        lines.extend(
+            self.threads
+                .map(|threads| format!("it has {threads} threads")),
+        );
+        for variable in &self.thread_variables {
+            lines.push(format!("started with {variable}"));
+        }
+        lines.extend(self.machine.iter().flat_map(Machine::lines));
+        for advice in &self.advice {
+            lines.push(format!("to do: {advice}"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// What is to be done about an environment that was installed into; nothing where it is intact.
+///
+/// # Errors
+/// Where it cannot be examined, or is none.
+pub fn trouble_of(known: &Known) -> Result<Vec<String>> {
+    let report = match known.kind {
+        Kind::Venv => environment::venv(&known.path)?,
+        Kind::Conda => environment::conda(&known.path)?,
+    };
+    Ok(report.advice)
+}
 
 /// Examines and reports.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let report = match (args.pid, &args.venv) {
-        (Some(pid), _) => process(Path::new("/proc"), pid)?,
-        (None, Some(dir)) => environment(dir)?,
-        (None, None) => Report::default(),
+    let mut status = None;
+    let mut report = match (args.pid, &args.venv, &args.conda) {
+        (Some(pid), _, _) => process::running(Path::new("/proc"), pid)?,
+        (None, Some(dir), _) => environment::venv(dir)?,
+        (None, None, Some(dir)) => environment::conda(dir)?,
+        (None, None, None) => {
+            let (report, code) = command::observe(&args.command)?;
+            status = Some(code);
+            report
+        }
     };
-    if args.json {
-        crate::say!("{}", serde_json::to_string_pretty(&report)?);
+    if matches!(status, Some(126 | 127)) && report.status.is_none() {
+        return Ok(ExitCode::from(status.unwrap_or(127)));
+    }
+    let machine = Machine::look();
+    machine
+        .advice()
+        .into_iter()
+        .for_each(|advice| report.advise(advice));
+    report.machine = Some(machine);
+    report.healthy = report.advice.is_empty();
+    let text = if args.json {
+        serde_json::to_string_pretty(&report)?
     } else {
-        for library in &report.libraries {
-            crate::say!("{}: {}", library.path.display(), library.what);
-        }
-        if let Some(processors) = report.processors {
-            crate::say!("it may use {processors} processors");
-        }
-        for variable in &report.thread_variables {
-            crate::say!("started with {variable}");
-        }
-        for advice in &report.advice {
-            crate::say!("to do: {advice}");
-        }
-    }
-    Ok(ExitCode::from(u8::from(!report.advice.is_empty())))
-}
-
-/// The swaps in an environment.
-fn environment(dir: &Path) -> Result<Report> {
-    let environment = Venv::new(dir)?;
-    let found = environment.survey()?;
-    let engine = prefix::for_wheels()?.engine;
-    let again = format!("gpu-offload install --venv {}", dir.display());
-    let mut report = Report::default();
-    for file in environment.replaced_since(&found)? {
-        let file = file.display();
-        report.advice.push(format!(
-            "pip has replaced or removed {file} since it was swapped: {again}"
-        ));
-    }
-    if found.is_empty() {
-        report.advice.push(
-            "no wheel here brings an OpenBLAS along; install numpy or scipy with pip".to_owned(),
-        );
-    }
-    for found in &found {
-        let path = found.path();
-        let (what, advice) = match &found.state {
-            WheelState::Own { what, leftover } => {
-                let more = if *leftover {
-                    "; an earlier original lies beside it"
-                } else {
-                    ""
-                };
-                (format!("the wheel's own {what}{more}"), Some(again.clone()))
-            }
-            WheelState::Swapped {
-                engine: its,
-                version,
-            } => {
-                let advice = if its.is_file() {
-                    (*its != engine || version != env!("CARGO_PKG_VERSION"))
-                        .then(|| format!("it belongs to another installation: {again}"))
-                } else {
-                    Some(format!(
-                        "its engine is gone, so that all calls run on the CPU: {again}"
-                    ))
-                };
-                (
-                    format!("gpu-offload {version}, engine {}", its.display()),
-                    advice,
-                )
-            }
-            WheelState::Broken(why) => (
-                format!("broken: {why}"),
-                Some("install its Python package again (pip install --force-reinstall)".to_owned()),
-            ),
-            WheelState::Orphan => (
-                "missing; its kept original is still here".to_owned(),
-                Some(format!("gpu-offload uninstall --venv {}", dir.display())),
-            ),
-            WheelState::Refused(why) => (format!("left alone: {why}"), None),
-        };
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        report
-            .advice
-            .extend(advice.map(|advice| format!("{name}: {advice}")));
-        report.libraries.push(Library { path, what });
-    }
-    Ok(report)
-}
-
-/// What a process has loaded, by its maps below `proc`.
-fn process(proc: &Path, pid: u32) -> Result<Report> {
-    let folder = proc.join(pid.to_string());
-    let read = |name: &str| {
-        fs::read(folder.join(name)).with_context(|| {
-            format!("cannot read {name} of process {pid}: it is gone, or another user's")
-        })
+        report.text()
     };
-    let maps = String::from_utf8_lossy(&read("maps")?).into_owned();
-    // address, permissions, offset, device, inode, path: which may hold spaces.
-    let paths: BTreeSet<&str> = maps
-        .lines()
-        .filter_map(|line| Some(&line[line.find('/')?..]))
-        .collect();
-    let mut report = Report::default();
-    let (mut foreign, mut routed) = (Vec::new(), false);
-    for path in paths.into_iter().filter(|path| path.contains(".so")) {
-        let (file, replaced) = match path.strip_suffix(" (deleted)") {
-            Some(file) => (file, true),
-            None => (path, false),
-        };
-        let Some((what, ours)) = (if replaced {
-            replaced_kind(file)
-        } else {
-            kind(Path::new(file))
-        }) else {
-            continue;
-        };
-        match ours {
-            Some(true) => routed = true,
-            Some(false) => foreign.push(file.to_owned()),
-            None => {}
-        }
-        let path = PathBuf::from(file);
-        report.libraries.push(Library { path, what });
+    match &args.output {
+        Some(path) => fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?,
+        // The command's own output must stay what it is.
+        None if status.is_some() => eprintln!("{text}"),
+        None => crate::say!("{text}"),
     }
-    let status = String::from_utf8_lossy(&read("status")?).into_owned();
-    report.processors = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
-        .and_then(|list| processors(list.trim()));
-    // Another user's process, or one that hides it, only lacks this part.
-    let environ = read("environ").unwrap_or_default();
-    for entry in environ.split(|b| *b == 0).map(String::from_utf8_lossy) {
-        let Some((name, value)) = entry
-            .split_once('=')
-            .filter(|(name, _)| THREADS.contains(name))
-        else {
-            continue;
-        };
-        report.thread_variables.push(entry.to_string());
-        let (threads, processors) = (value.parse::<usize>().ok(), report.processors);
-        if threads
-            .zip(processors)
-            .is_some_and(|(threads, processors)| threads > processors)
-        {
-            report.advice.push(format!(
-                "{name} asks for {value} threads, but the process may use {} processors: unset it or set it lower",
-                processors.unwrap_or_default()
-            ));
-        }
-    }
-    for file in &foreign {
-        report.advice.push(format!(
-            "{file} serves heavy calls on the CPU: start the program with `gpu-offload run`, or use `gpu-offload \
-             install --venv DIR` for a wheel, `--conda PREFIX` for a conda environment"
-        ));
-    }
-    if !routed && foreign.is_empty() {
-        report
-            .advice
-            .push("it has no BLAS loaded (yet): ask again while it computes".to_owned());
-    }
-    Ok(report)
-}
-
-/// A file that was replaced since it was loaded can only be judged by its name.
-fn replaced_kind(file: &str) -> Option<(String, Option<bool>)> {
-    let name = file.rsplit('/').next()?;
-    (name.contains("blas") || name.contains("lapack")).then(|| {
-        (
-            "replaced or removed since it was loaded; start the program again".to_owned(),
-            None,
-        )
-    })
-}
-
-/// What a library is, and whether it routes heavy calls; `None` where it does not concern us.
-fn kind(path: &Path) -> Option<(String, Option<bool>)> {
-    let name = path.file_name()?.to_str()?;
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if name.starts_with("libgpu_offload.so") {
-        return Some(("the engine".to_owned(), None));
-    }
-    if ["libcuda.so", "libcublas.so", "libcusolver.so"]
-        .iter()
-        .any(|cuda| name.starts_with(cuda))
-    {
-        return Some(("CUDA".to_owned(), None));
-    }
-    if name.starts_with("libmkl_") {
-        return Some((
-            "Intel MKL".to_owned(),
-            name.starts_with("libmkl_rt").then_some(false),
-        ));
-    }
-    let is_blas = ["blas", "lapack"].iter().any(|word| name.contains(word));
-    if !is_blas {
-        return None;
-    }
-    if real.with_file_name("libgpu_offload.so.0").is_file() {
-        return Some(("gpu-offload".to_owned(), Some(true)));
-    }
-    let bytes = fs::read(path).ok()?;
-    if let Some(fit) = fit_of(&bytes) {
-        let what = format!(
-            "gpu-offload {} before the wheel's {}",
-            fit.version, fit.original
-        );
-        return Some((what, Some(true)));
-    }
-    let kept = name.starts_with(wheel_fit::ORIGINAL_PREFIX);
-    match OpenBlas::recognise(&bytes) {
-        Ok(Some(own)) if kept => Some((
-            format!("OpenBLAS {}, the CPU path of a swapped wheel", own.version),
-            None,
-        )),
-        Ok(Some(own)) => Some((format!("OpenBLAS {}", own.version), Some(false))),
-        // Python's own modules have such names too; a library begins with lib.
-        _ => name
-            .starts_with("lib")
-            .then(|| ("BLAS or LAPACK of another kind".to_owned(), Some(false))),
-    }
-}
-
-/// How many processors a list such as `0-3,8` names.
-fn processors(list: &str) -> Option<usize> {
-    list.split(',')
-        .map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-            Some(last.checked_sub(first)? + 1)
-        })
-        .sum()
+    let own = u8::from(!report.healthy);
+    Ok(ExitCode::from(status.unwrap_or(own)))
 }
 
 #[cfg(test)]
@@ -313,42 +198,8 @@ mod tests {
             <Line as clap::Parser>::try_parse_from(words).is_ok()
         };
         assert!(accepted(&["--json", "--pid", "1"]) && accepted(&["--venv", "x"]));
+        assert!(accepted(&["--json", "--", "python3", "--version"]) && accepted(&["--conda", "x"]));
         assert!(!accepted(&["--json"]) && !accepted(&["--pid", "1", "--venv", "x"]));
-    }
-
-    #[test]
-    fn lists_of_processors_are_counted() {
-        assert_eq!(processors("0-3,8"), Some(5));
-        assert_eq!(processors("7"), Some(1));
-        assert_eq!(processors("3-1"), None);
-        assert_eq!(processors("x"), None);
-    }
-
-    #[test]
-    fn a_process_with_a_foreign_library_and_too_many_threads_is_told_so() {
-        let proc = std::env::temp_dir().join(format!("gpu-offload-doctor-{}", std::process::id()));
-        let folder = proc.join("7");
-        fs::create_dir_all(folder.join("a b")).unwrap();
-        let library = folder.join("a b/libblas.so.3");
-        fs::write(&library, "no ELF file").unwrap();
-        let line = |path: &Path| format!("7f00-7f01 r-xp 00000000 08:01 7    {}\n", path.display());
-        fs::write(
-            folder.join("maps"),
-            line(&library) + &line(Path::new("/lib/libc.so.6")),
-        )
-        .unwrap();
-        fs::write(folder.join("status"), "Name:\tx\nCpus_allowed_list:\t0-1\n").unwrap();
-        fs::write(folder.join("environ"), "HOME=/\0OPENBLAS_NUM_THREADS=16\0").unwrap();
-        let report = process(&proc, 7).unwrap();
-        assert_eq!((report.libraries.len(), report.processors), (1, Some(2)));
-        assert_eq!(report.libraries[0].path, library);
-        assert_eq!(report.advice.len(), 2, "{:?}", report.advice);
-        // The engine beside it makes it ours.
-        fs::write(folder.join("a b/libgpu_offload.so.0"), "").unwrap();
-        fs::write(folder.join("environ"), "OPENBLAS_NUM_THREADS=2\0").unwrap();
-        assert!(process(&proc, 7).unwrap().advice.is_empty());
-        let gone = process(&proc, 8).err().unwrap().to_string();
-        assert!(gone.contains("process 8"), "{gone}");
-        fs::remove_dir_all(&proc).unwrap();
+        assert!(!accepted(&["--pid", "1", "--", "x"]) && !accepted(&["python3"]));
     }
 }

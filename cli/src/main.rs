@@ -55,7 +55,7 @@ enum Command {
     Install(install::Args),
     /// Put an environment back as it was
     Uninstall(install::Args),
-    /// Say which BLAS a process has loaded, whether an environment's swaps are whole, and what to do next
+    /// Say which BLAS a command or process really loads, whether an environment is whole, and what to do next
     Doctor(doctor::Args),
     /// Print the lines with which a shell uses the libraries
     Env(env::Args),

@@ -5,6 +5,8 @@
 
 mod wheels;
 
+pub use wheels::audit;
+
 use crate::prefix;
 use anyhow::Result;
 use clap::ValueEnum;

@@ -2,7 +2,8 @@
 //!
 //! Starts the GPU as a program's first heavy call would (about a second), so what it says holds.
 
-use crate::prefix;
+use crate::install::known::{self, Kind, Known};
+use crate::{doctor, prefix};
 use anyhow::Result;
 use core::fmt::Write as _;
 use cost_model::{CpuFacts, GpuFacts, Level, Profile, Route, Situation, decide, threshold_work};
@@ -44,6 +45,8 @@ struct Report {
     /// Path of the profile, or "estimate"; absent without a GPU.
     profile: Option<String>,
     routines: Vec<Routine>,
+    /// Environments into which this user has installed.
+    environments: Vec<Environment>,
     /// Heavy calls can go to the GPU.
     offloads: bool,
     /// The same in words.
@@ -62,6 +65,14 @@ struct Library {
     name: &'static str,
     holds: &'static str,
     present: bool,
+}
+
+#[derive(Serialize)]
+struct Environment {
+    #[serde(flatten)]
+    known: Known,
+    /// "intact", "gone", or what is to be done.
+    state: String,
 }
 
 #[derive(Serialize)]
@@ -150,6 +161,27 @@ fn routine(profile: &Profile, precision: Precision, level: Level) -> Routine {
     }
 }
 
+/// The environments that `install` knows, and how they are.
+fn environments(complaints: &mut Vec<String>) -> Vec<Environment> {
+    let all = known::all().unwrap_or_else(|why| {
+        complaints.push(format!("{why:#}"));
+        Vec::new()
+    });
+    let judged = all.into_iter().map(|known| {
+        let state = if known.path.is_dir() {
+            match doctor::trouble_of(&known) {
+                Ok(advice) if advice.is_empty() => "intact".to_owned(),
+                Ok(advice) => advice.join("; "),
+                Err(why) => format!("{why:#}"),
+            }
+        } else {
+            "gone".to_owned()
+        };
+        Environment { known, state }
+    });
+    judged.collect()
+}
+
 fn collect() -> Result<Report> {
     let library_dir = prefix::library_dir()?;
     let env = |name: &str| std::env::var_os(name);
@@ -215,6 +247,7 @@ fn collect() -> Result<Report> {
         }
         Err(why) => Outcome::Missing(why),
     };
+    let environments = environments(&mut complaints);
     let (offloads, verdict) = verdict(&settings, &libraries, &gpu, &routines);
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -231,6 +264,7 @@ fn collect() -> Result<Report> {
         gpu,
         profile: profile_source,
         routines,
+        environments,
         offloads,
         verdict,
     })
@@ -434,6 +468,13 @@ fn text(r: &Report) -> String {
                 s.predicted_gpu_s * 1e3
             ),
         );
+    }
+    for e in &r.environments {
+        let kind = match e.known.kind {
+            Kind::Venv => "venv",
+            Kind::Conda => "conda",
+        };
+        line(kind, &format!("{}: {}", e.known.path.display(), e.state));
     }
     for c in &r.complaints {
         line("note", c);

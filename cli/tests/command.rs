@@ -255,3 +255,42 @@ fn output_that_cannot_be_written_is_one_line_and_an_error() {
     assert_eq!(output.status.code(), Some(1));
     one_line(&output.stderr, &["standard output"]);
 }
+
+#[test]
+fn status_says_how_the_environments_are_into_which_was_installed() {
+    use std::os::unix::fs::symlink;
+    let p = Prefix::new("environments");
+    for file in ["liblapack.so.3", "liblapacke.so.3", "libgpu_offload.so.0"] {
+        std::fs::write(p.0.join("lib").join(file), "").expect("writable");
+    }
+    let env = p.0.join("env");
+    for folder in ["lib", "conda-meta"] {
+        std::fs::create_dir_all(env.join(folder)).expect("folder");
+    }
+    std::fs::write(env.join("lib/openblas.so"), "").expect("writable");
+    let blas = env.join("lib/libblas.so.3");
+    symlink("openblas.so", &blas).expect("link");
+    let line = |p: &Prefix| {
+        let out = text(&p.run(&["status"]).stdout);
+        let lines = out.lines().filter(|line| line.starts_with("conda"));
+        lines.map(str::to_owned).collect::<Vec<_>>().join("|")
+    };
+    let path = env.to_str().expect("UTF-8").to_owned();
+    assert_eq!(line(&p), "");
+    for _ in 0..2 {
+        assert!(p.run(&["install", "--conda", &path]).status.success());
+        assert!(
+            line(&p).ends_with(&format!("{path}: intact")),
+            "{}",
+            line(&p)
+        );
+    }
+    std::fs::remove_file(&blas).expect("removable");
+    symlink("openblas.so", &blas).expect("link");
+    assert!(line(&p).contains("linked anew by conda"), "{}", line(&p));
+    assert!(p.run(&["uninstall", "--conda", &path]).status.success());
+    assert_eq!(line(&p), "");
+    assert!(p.run(&["install", "--conda", &path]).status.success());
+    std::fs::remove_dir_all(&env).expect("removable");
+    assert!(line(&p).ends_with(": gone"), "{}", line(&p));
+}

@@ -48,6 +48,16 @@ enum State {
     Unknown(String),
 }
 
+/// One of the four names, for a reader.
+pub struct Link {
+    /// The link.
+    pub path: PathBuf,
+    /// Where it leads, in words.
+    pub what: String,
+    /// What is wrong with it.
+    pub trouble: Option<String>,
+}
+
 /// A conda environment.
 pub struct Environment {
     prefix: PathBuf,
@@ -163,6 +173,53 @@ impl Environment {
         symlink(target, &temporary)
             .and_then(|()| fs::rename(&temporary, &link))
             .with_context(|| format!("cannot replace {}", link.display()))
+    }
+
+    /// Where the environment's names lead, and whether that is to the libraries in `ours`.
+    ///
+    /// # Errors
+    /// Where what an earlier `install` kept cannot be read.
+    pub fn survey(&self, ours: &Path) -> Result<Vec<Link>> {
+        let kept = self.kept()?.map(|kept| kept.links).unwrap_or_default();
+        let mut links = Vec::new();
+        for (name, library) in LINKS {
+            let path = self.link(name);
+            let moved = kept.contains_key(name);
+            let (what, trouble) = match self.state(name) {
+                State::Absent if moved => (
+                    "missing".to_owned(),
+                    Some("was removed since it was installed".to_owned()),
+                ),
+                State::Absent => continue,
+                State::Ours(real) => {
+                    let same = ours
+                        .join(library)
+                        .canonicalize()
+                        .is_ok_and(|own| own == real);
+                    let trouble = (!same).then(|| "leads to another installation".to_owned());
+                    (format!("gpu-offload, {}", real.display()), trouble)
+                }
+                // conda links anew what it installs or updates.
+                State::Theirs(text) => (
+                    format!("the environment's own {}", text.display()),
+                    Some(
+                        if moved {
+                            "was linked anew by conda since it was installed"
+                        } else {
+                            "serves heavy calls on the CPU"
+                        }
+                        .to_owned(),
+                    ),
+                ),
+                State::Unknown(what) => (what, Some("leads to no library of ours".to_owned())),
+            };
+            links.push(Link {
+                path,
+                what,
+                trouble,
+            });
+        }
+        Ok(links)
     }
 
     /// Points the environment's links at the libraries in `ours`; returns the names that were changed.
@@ -350,6 +407,12 @@ mod tests {
             found
         }
 
+        /// What `survey` says is wrong, link by link.
+        fn troubles(&self) -> Vec<Option<String>> {
+            let links = self.env().survey(&self.0.join("ours")).unwrap();
+            links.into_iter().map(|link| link.trouble).collect()
+        }
+
         fn is_ours(&self, name: &str) -> bool {
             matches!(self.env().state(name), State::Ours(_))
         }
@@ -363,6 +426,32 @@ mod tests {
 
     fn names() -> [&'static str; 4] {
         LINKS.map(|(name, _)| name)
+    }
+
+    #[test]
+    fn links_that_conda_has_made_anew_are_told_from_those_that_never_were_ours() {
+        let layout = Layout::new("survey");
+        let never = Some("serves heavy calls on the CPU".to_owned());
+        assert_eq!(layout.troubles(), vec![never; 4]);
+        layout.install().unwrap();
+        assert_eq!(layout.troubles(), vec![None; 4]);
+        // An update of libblas, and a removal.
+        fs::remove_file(layout.lib("libblas.so.3")).unwrap();
+        symlink(THEIRS, layout.lib("libblas.so.3")).unwrap();
+        fs::remove_file(layout.lib("liblapacke.so.3")).unwrap();
+        let troubles = layout.troubles();
+        assert!(troubles[0].as_deref().unwrap().contains("linked anew"));
+        assert!(troubles[3].as_deref().unwrap().contains("removed"));
+        assert_eq!(troubles[1..3], [None, None]);
+        layout.put_ours("elsewhere");
+        let links = layout.env().survey(&layout.0.join("elsewhere")).unwrap();
+        assert!(
+            links[1]
+                .trouble
+                .as_deref()
+                .unwrap()
+                .contains("another installation")
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod conda;
 mod elf;
+pub mod known;
 mod record;
 mod step;
 #[cfg(test)]
@@ -9,11 +10,13 @@ mod tests;
 mod venv;
 mod wheel_library;
 
+pub use conda::Environment as Conda;
 pub use venv::{Environment as Venv, Ours, State as WheelState};
 pub use wheel_library::{OpenBlas, fit_of};
 
 use crate::prefix;
 use anyhow::Result;
+use known::Kind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -57,7 +60,9 @@ pub fn uninstall(args: &Args) -> Result<ExitCode> {
 
 fn install_conda(prefix: &Path) -> Result<()> {
     let ours = prefix::library_dir()?;
-    let changed = conda::Environment::new(prefix)?.install(&ours)?;
+    let environment = conda::Environment::new(prefix)?;
+    let changed = environment.install(&ours)?;
+    known::remember(Kind::Conda, prefix);
     if changed.is_empty() {
         say!(
             "nothing to do: the links lead to {} already",
@@ -72,6 +77,7 @@ fn install_conda(prefix: &Path) -> Result<()> {
 
 fn uninstall_conda(prefix: &Path) -> Result<()> {
     let (back, left) = conda::Environment::new(prefix)?.uninstall()?;
+    known::forget(Kind::Conda, prefix);
     for name in back {
         say!("lib/{name} leads to the environment's own library again");
     }
@@ -94,6 +100,9 @@ fn install_venv(dir: &Path, dry_run: bool) -> Result<()> {
     if steps.is_empty() {
         say!("nothing to do: the wheels here are swapped already");
     }
+    if !dry_run {
+        known::remember(Kind::Venv, dir);
+    }
     do_steps(&locked, &steps, dry_run)
 }
 
@@ -102,6 +111,9 @@ fn uninstall_venv(dir: &Path, dry_run: bool) -> Result<ExitCode> {
     let locked = environment.locked()?;
     let (steps, troubles) = environment.uninstall()?;
     do_steps(&locked, &steps, dry_run)?;
+    if !dry_run && troubles.is_empty() {
+        known::forget(Kind::Venv, dir);
+    }
     for trouble in &troubles {
         eprintln!("gpu-offload: {trouble}");
     }

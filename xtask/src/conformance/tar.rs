@@ -9,6 +9,7 @@ use super::{Setting, Tally};
 use crate::dist;
 use crate::tools::{has_program, quiet, workspace};
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     let second = work.path().join("moved");
     fs::rename(&first, &second)?;
     sum += prefix_works(&second, &linked, "moved")?;
+    sum += doctor(&second, &linked, &work)?;
     findings.row(Row {
         suite: "Tarball, unpacked and moved".to_owned(),
         ours: sum.to_string(),
@@ -144,6 +146,67 @@ assert sys.argv[1] in open('/proc/self/maps').read()";
     Ok(sum)
 }
 
+/// `doctor` of commands: what they load and by what, while their status, output and open files stay their own.
+fn doctor(prefix: &Path, linked: &Path, work: &Scratch) -> Result<Tally> {
+    let tool = prefix.join("bin/gpu-offload");
+    let report = work.path().join("doctor.json");
+    let doctor = || {
+        let client = Client::new(&tool, &[]).args(["doctor", "--json", "--output"]);
+        client.arg(&report).arg("--")
+    };
+    let library = prefix.join("lib/libblas.so.3").display().to_string();
+    let mut sum = Tally::default();
+    let client = doctor().arg(&tool).arg("run").arg(linked).arg(&library);
+    sum += succeeds("doctor of a program by run", client)?;
+    let found: Value = serde_json::from_slice(&fs::read(&report)?)?;
+    let libraries = found["libraries"].as_array().context("libraries")?;
+    let ours = |l: &&Value| l["path"] == library && l["what"] == "gpu-offload";
+    // libopenblas.so.0 comes by the library path, and brings the others by its own.
+    let by_path = |l: &Value| {
+        let openblas = l["path"]
+            .as_str()
+            .is_some_and(|p| p.ends_with("libopenblas.so.0"));
+        openblas && l["via"] == "LD_LIBRARY_PATH"
+    };
+    let right = libraries.iter().any(|l| ours(&l)) && libraries.iter().any(by_path);
+    if !right {
+        println!("  doctor of a program by run: {found:#}");
+    }
+    sum.check(right);
+
+    let numpy = ["-c", "import numpy; print(numpy.eye(1)[0])"];
+    let (plain, seen) = (
+        Client::new(PYTHON, &[]).args(numpy).run()?,
+        doctor().arg(PYTHON).args(numpy).run()?,
+    );
+    sum.check(seen.success() && (plain.stdout, plain.stderr) == (seen.stdout, seen.stderr));
+    let found: Value = serde_json::from_slice(&fs::read(&report)?)?;
+    let foreign = found["libraries"].as_array().into_iter().flatten();
+    let foreign = foreign
+        .filter(|l| l["serves"] == true && l["process"].is_u64())
+        .count();
+    sum.check(foreign > 0 && found["healthy"] == false && found["status"] == 0);
+
+    for (line, status) in [("exit 7", 7), ("kill -TERM $$", 143), ("exec /none", 127)] {
+        let ended = doctor().args(["sh", "-c", line]).run()?;
+        let got = ended.status.and_then(|s| s.code());
+        if got != Some(status) {
+            println!("  doctor -- sh -c {line:?}: {}", ended.how());
+        }
+        sum.check(got == Some(status));
+    }
+    let absent = doctor().arg("/no such program").run()?;
+    sum.check(absent.status.and_then(|s| s.code()) == Some(127));
+    // Nothing stays open in the command, and nothing is printed.
+    let open = ["sh", "-c", "ls /proc/self/fd; sh -c 'ls /proc/self/fd'"];
+    let (plain, seen) = (
+        Client::new(open[0], &[]).args(&open[1..]).run()?,
+        doctor().args(open).run()?,
+    );
+    sum.check((plain.stdout, plain.stderr) == (seen.stdout, seen.stderr));
+    Ok(sum)
+}
+
 const LINKS: [&str; 4] = [
     "libblas.so.3",
     "libcblas.so.3",
@@ -224,6 +287,28 @@ fn conda(prefix: &Path, work: &Scratch) -> Result<Tally> {
             format!("{ours}/liblapack.so.3"),
             format!("!{theirs}"),
         ],
+    )?;
+    let told = |what: &str, wanted: &str| -> Result<Tally> {
+        let said = tool("doctor").run()?.stdout;
+        let mut tally = Tally::default();
+        tally.check(said.contains(wanted));
+        if !said.contains(wanted) {
+            println!("  doctor --conda, {what}: {said}");
+        }
+        Ok(tally)
+    };
+    sum += told(
+        "installed",
+        &format!("libcblas.so.3: gpu-offload, {ours}/libblas.so.3"),
+    )?;
+    // As conda does when it updates libblas.
+    fs::remove_file(lib.join("libblas.so.3"))?;
+    symlink(name, lib.join("libblas.so.3"))?;
+    sum += told("after an update", "libblas.so.3 was linked anew by conda")?;
+    sum += succeeds("install --conda again", tool("install"))?;
+    sum += programs(
+        "installed again",
+        &[format!("{ours}/libblas.so.3"), format!("!{theirs}")],
     )?;
     sum += succeeds("uninstall --conda", tool("uninstall"))?;
     sum.check(links() == before);
