@@ -1,9 +1,10 @@
-//! The few variables that a shim reads by itself, once, before the engine is loaded.
+//! The few variables that a shim reads by itself, once, before the engine is loaded. A value that it does not
+//! understand loads the engine, which reports it.
 //!
 //! Everything else (files, level, profile, log) is the engine's business. Reading is idempotent and
 //! takes no lock: threads that arrive together publish the same values.
 
-use crate::Shim;
+use crate::{Shim, library};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::ffi::CStr;
 
@@ -40,9 +41,12 @@ pub(crate) fn publish_once(shim: &'static Shim) {
     (shim.first_call)();
     // SAFETY: getauxval has no preconditions.
     let setuid = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let off = setuid || variable(c"GPU_OFFLOAD").is_some_and(|v| v == b"off");
-    // A malformed value is reported by the engine, which reads the variable too.
-    let threshold_flops = variable(c"GPU_OFFLOAD_THRESHOLD").and_then(parse_flops);
+    let mode = variable(c"GPU_OFFLOAD").unwrap_or_default().trim_ascii();
+    let off = setuid || mode == b"off";
+    let threshold = variable(c"GPU_OFFLOAD_THRESHOLD")
+        .unwrap_or_default()
+        .trim_ascii();
+    let threshold_flops = parse_flops(threshold);
     for t in shim.thresholds {
         let work = match (off, threshold_flops) {
             (true, _) => u64::MAX,
@@ -52,7 +56,17 @@ pub(crate) fn publish_once(shim: &'static Shim) {
         t.word.store(work, Ordering::Relaxed);
     }
     PUBLISHED.store(true, Ordering::Release);
+    // The engine has the words for what is not understood. It would say them at the first heavy call, which
+    // may never come: somebody who sees every call stay on the CPU would not learn why.
+    let understood = MODES.contains(&mode) && (threshold.is_empty() || threshold_flops.is_some());
+    if !off && !understood {
+        library::engine(shim);
+    }
 }
+
+/// The values of `GPU_OFFLOAD` that the engine understands; empty is as good as none. A value that is missing
+/// here loads the engine early and does no other harm.
+const MODES: [&[u8]; 5] = [b"", b"auto", b"off", b"force", b"deterministic"];
 
 fn parse_flops(text: &[u8]) -> Option<f64> {
     let flops: f64 = core::str::from_utf8(text).ok()?.trim().parse().ok()?;
@@ -66,7 +80,7 @@ mod tests {
     #[test]
     fn only_non_negative_numbers_are_thresholds() {
         assert_eq!(parse_flops(b"0"), Some(0.0));
-        assert_eq!(parse_flops(b" 2e9 "), Some(2e9));
+        assert_eq!(parse_flops(b"2e9"), Some(2e9));
         for bad in [&b"-1"[..], b"nan", b"inf", b"ten", b"", b"\xff"] {
             assert_eq!(parse_flops(bad), None, "{bad:?}");
         }

@@ -40,6 +40,19 @@ const OLDEST_DRIVER: u32 = 12_000;
 /// Accepted major versions of the CUDA libraries, the preferred one first.
 const BLAS_MAJORS: [u32; 2] = [13, 12];
 
+/// The driver that a major version of CUDA needs (CUDA's release notes, table "minimum driver version").
+fn driver_for(major: u32) -> &'static str {
+    match major {
+        12 => "a driver for CUDA 12.0 or newer, which is 525 or newer",
+        _ => "a driver for CUDA 13.0 or newer, which is 580 or newer",
+    }
+}
+
+/// A version of CUDA as people write it.
+fn version_text(version: u32) -> String {
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+}
+
 /// Major versions of cuSOLVER that belong to [`BLAS_MAJORS`].
 const SOLVER_MAJORS: [u32; 2] = [12, 11];
 
@@ -65,16 +78,12 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
     if driver_version < OLDEST_DRIVER {
         return Err(StartError::WrongVersion {
             what: format!("the NVIDIA driver ({})", driver_path.display()),
-            found: format!(
-                "CUDA {}.{}",
-                driver_version / 1000,
-                driver_version % 1000 / 10
-            ),
-            accepted: "a driver for CUDA 12.0 or newer, which is 525 or newer".into(),
+            found: version_text(driver_version),
+            accepted: driver_for(12).into(),
         });
     }
     let places = Places::new(&options.library_dirs);
-    let (blas, level3, geams, blas_path) = load_blas(&places, driver_version / 1000)?;
+    let (blas, level3, geams, blas_path) = load_blas(&places, driver_version, &driver_path)?;
     let mut paths = vec![(DRIVER.to_owned(), driver_path)];
     if let Some(lt) = path_of_loaded("libcublasLt.so.13").or(path_of_loaded("libcublasLt.so.12")) {
         paths.push((name_of(&lt), lt));
@@ -150,32 +159,38 @@ fn driver_version(driver: &Driver) -> Result<u32, StartError> {
 
 type LoadedBlas = (Blas, Level3, Option<Geams>, PathBuf);
 
-fn load_blas(places: &Places, driver_major: u32) -> Result<LoadedBlas, StartError> {
+fn load_blas(
+    places: &Places,
+    driver_version: u32,
+    driver_path: &Path,
+) -> Result<LoadedBlas, StartError> {
     let (usable, too_new): (Vec<u32>, Vec<u32>) = BLAS_MAJORS
         .iter()
-        .partition(|&&major| major <= driver_major);
+        .partition(|&&major| major <= driver_version / 1000);
     let mut problem = None;
     let names: Vec<String> = usable
         .iter()
         .map(|major| format!("libcublas.so.{major}"))
         .collect();
     let Some(library) = places.open_first(&names, &mut problem) else {
-        let newer = too_new.iter().map(|major| format!("libcublas.so.{major}"));
-        if let Some(found) = newer.filter_map(|name| places.find_file(&name)).next() {
+        let serves = version_text(driver_version);
+        for major in &too_new {
+            let Some(found) = places.find_file_or_loaders(&format!("libcublas.so.{major}")) else {
+                continue;
+            };
             return Err(StartError::WrongVersion {
-                what: found.display().to_string(),
-                found: found
-                    .extension()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
-                accepted: format!("{} or older, by this driver", names.join(" or ")),
+                what: format!("the NVIDIA driver ({})", driver_path.display()),
+                found: format!("{serves}, too old for {}", found.display()),
+                accepted: format!("{}; or {}", driver_for(*major), names.join(" or ")),
             });
         }
-        let what = match problem {
-            Some(problem) => format!("a usable {} ({problem})", names.join(" or ")),
-            None => names.join(" or "),
-        };
+        let mut what = names.join(" or ");
+        if !too_new.is_empty() {
+            what += &format!(" (the driver serves {serves} and nothing newer)");
+        }
+        if let Some(problem) = problem {
+            what = format!("a usable {what} ({problem})");
+        }
         return Err(StartError::NoLibrary {
             what,
             searched: places.all(),
@@ -313,6 +328,20 @@ impl Places {
     fn find_file(&self, name: &str) -> Option<PathBuf> {
         let dirs = self.first.iter().chain(&self.python).chain(&self.last);
         dirs.map(|dir| dir.join(name)).find(|path| path.is_file())
+    }
+
+    /// As [`Places::find_file`], and where the loader would find it: in the folders of LD_LIBRARY_PATH,
+    /// and what the process has loaded. For messages: nothing is opened.
+    fn find_file_or_loaders(&self, name: &str) -> Option<PathBuf> {
+        let variable = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let folders: Vec<PathBuf> = std::env::split_paths(&variable)
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .collect();
+        let mut on_path = folders.iter().map(|folder| folder.join(name));
+        on_path
+            .find(|path| path.is_file())
+            .or_else(|| self.find_file(name))
+            .or_else(|| path_of_loaded(name))
     }
 
     fn all(&self) -> Vec<PathBuf> {

@@ -162,9 +162,29 @@ fn a_cublas_too_new_for_the_driver_is_refused() {
     }
     match probe(&common::sim_dir()) {
         Err(e @ StartError::WrongVersion { .. }) => {
+            assert_clear(&e, "the NVIDIA driver");
+            assert_clear(&e, "CUDA 12.4, too old for");
             assert_clear(&e, "libcublas.so.13");
+            assert_clear(&e, "580");
             assert_clear(&e, "libcublas.so.12");
         }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_missing_cublas_names_what_an_older_driver_serves() {
+    let older = [("SIM_CUDA_DRIVER_VERSION", "12040")];
+    if !alone("a_missing_cublas_names_what_an_older_driver_serves", &older) {
+        return;
+    }
+    match probe(&driver_only("no-cublas-older-driver")) {
+        Err(e @ StartError::NoLibrary { .. }) => {
+            assert_clear(&e, "libcublas.so.12 (the driver serves CUDA 12.4");
+        }
+        // The machine may have a cuBLAS of its own, of either version.
+        Err(e @ StartError::WrongVersion { .. }) => assert_clear(&e, "CUDA 12.4, too old for"),
+        Ok(libraries) => assert!(libraries.iter().any(|(name, _)| name.contains("cublas"))),
         other => panic!("{other:?}"),
     }
 }

@@ -84,6 +84,47 @@ fn a_variable_that_is_not_understood() {
     }
 }
 
+/// What decides whether a call is heavy at all is reported by a program without heavy calls, too.
+#[test]
+fn a_variable_that_is_not_understood_by_a_program_of_small_calls() {
+    let place = Place::new(scratch!("bad-variables-small"));
+    let run = |variables: &[(&str, &str)]| {
+        let mut program = Program::new(&place.exe, &ours()).args(["8", "16"]);
+        program
+            .command()
+            .env("HOME", &place.dir)
+            .envs(variables.iter().copied());
+        let what = format!("{variables:?}");
+        program.run().expect_success(&what).stderr
+    };
+    for (name, value, accepted) in [
+        (
+            "GPU_OFFLOAD",
+            "sometimes",
+            "auto, off, force or deterministic",
+        ),
+        ("GPU_OFFLOAD_THRESHOLD", "-4", "0 or more"),
+        ("GPU_OFFLOAD_THRESHOLD", "many", "0 or more"),
+    ] {
+        let said = run(&[(name, value)]);
+        assert_eq!(said.lines().count(), 1, "{name}={value}: {said}");
+        for word in ["gpu-offload: ", name, value, "accepted: ", accepted] {
+            assert!(said.contains(word), "{name}={value}: no {word:?} in {said}");
+        }
+    }
+    for understood in [
+        &[][..],
+        &[
+            ("GPU_OFFLOAD", " force "),
+            ("GPU_OFFLOAD_THRESHOLD", "2e9 "),
+        ],
+        &[("GPU_OFFLOAD", ""), ("GPU_OFFLOAD_THRESHOLD", "")],
+        &[("GPU_OFFLOAD", "off"), ("GPU_OFFLOAD_THRESHOLD", "-4")],
+    ] {
+        assert_eq!(run(understood), "", "{understood:?}");
+    }
+}
+
 #[test]
 fn a_configuration_that_cannot_be_used() {
     let place = Place::new(scratch!("bad-config"));
@@ -185,7 +226,13 @@ fn a_cuda_that_cannot_be_used() {
         ),
         (
             ("SIM_CUDA_DRIVER_VERSION", "12040"),
-            &["libcublas.so.12 not found", cpu],
+            &[
+                "the NVIDIA driver",
+                "CUDA 12.4, too old for",
+                "libcublas.so.13",
+                "580",
+                cpu,
+            ],
         ),
         (("SIM_CUDA_DEVICES", "0"), &[cpu]),
         (("SIM_CUDA_FAULT", "cuInit:1:unknown"), &["cuInit", cpu]),
