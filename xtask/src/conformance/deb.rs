@@ -95,7 +95,7 @@ fn root() -> Result<PathBuf> {
         return Ok(root);
     }
     let _progress = step("making a Debian 12 root with NumPy and R (some minutes)");
-    let mirror = openblas::debian_mirror().unwrap_or("http://deb.debian.org/debian".to_owned());
+    let mirror = openblas::debian_mirror()?;
     let new = root.with_extension(format!("new-{}", std::process::id()));
     let made = (|| -> Result<()> {
         quiet(

@@ -4,7 +4,7 @@
 //! completions and the configuration file are the tool's own.
 
 use super::openblas;
-use super::stage::{VERSION, copy_tree, date, modes, package_files, recipe, remade};
+use super::stage::{VERSION, copy_tree, date, modes, package, package_files, recipe, remade};
 use crate::tools::{quiet, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -41,9 +41,7 @@ pub fn pack(prefix: &Path) -> Result<PathBuf> {
     modes(&root)?;
     control(&files, &depends)?;
 
-    let package = workspace()
-        .join("dist")
-        .join(format!("gpu-offload_{VERSION}_amd64.deb"));
+    let package = package(&format!("gpu-offload_{VERSION}_amd64.deb"))?;
     let mut build = Command::new("dpkg-deb");
     build
         .env("SOURCE_DATE_EPOCH", date()?)

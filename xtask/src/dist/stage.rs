@@ -20,6 +20,13 @@ pub fn remade(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Where a package of this name goes: into the checkout's `dist`, wherever the prefix lies.
+pub fn package(name: &str) -> Result<PathBuf> {
+    let folder = workspace().join("dist");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder.join(name))
+}
+
 /// Copies a file or a folder with everything in it; the folders above `to` are made.
 pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     let folder = if from.is_dir() { Some(to) } else { to.parent() };

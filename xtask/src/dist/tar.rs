@@ -1,6 +1,6 @@
 //! `cargo xtask dist --tar`: the prefix as one file, to be unpacked anywhere.
 
-use super::stage::{VERSION, copy_tree, modes, package_files, remade};
+use super::stage::{VERSION, copy_tree, modes, package, package_files, remade};
 use crate::tools::{quiet, target_dir, workspace};
 use anyhow::{Context, Result};
 use std::fs;
@@ -33,9 +33,7 @@ pub fn pack(prefix: &Path) -> Result<PathBuf> {
     )?;
     modes(&root)?;
 
-    let tarball = workspace()
-        .join("dist")
-        .join(format!("{name}-linux-x86_64.tar.xz"));
+    let tarball = package(&format!("{name}-linux-x86_64.tar.xz"))?;
     let temporary = target_dir().join(format!("{name}.tar.xz"));
     let mut tar = Command::new("tar");
     tar.env("XZ_OPT", "-6")
@@ -47,7 +45,6 @@ pub fn pack(prefix: &Path) -> Result<PathBuf> {
         .arg(&work)
         .arg(&name);
     quiet(&mut tar).context("cannot build the tarball")?;
-    fs::create_dir_all(workspace().join("dist"))?;
     fs::copy(&temporary, &tarball)?;
     Ok(tarball)
 }
