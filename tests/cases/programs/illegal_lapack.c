@@ -1,6 +1,7 @@
 /* Each argument of a set of LAPACK routines made illegal in turn (case F7): info is minus the
- * argument's position, and the program's own xerbla_ is called once with that position and the
- * routine's name. Exit status 1 if not.
+ * argument's position, the program's own xerbla_ is called once with that position and the
+ * routine's name, and no array is touched but for the first element of a work array, in which LAPACK leaves the
+ * best length. Exit status 1 if not.
  *
  * A row's letters, in Fortran order: J K job letters (legal value in `legal`), T trans, U uplo, D diag,
  * S side; m n k r dimensions (r = nrhs); A B G H matrices followed by their leading dimension L; V a
@@ -41,6 +42,17 @@ static const struct row ROWS[] = {
     {"sd", "gesdd", "JmnALVGLHLVwIO", "A", 0},  {"cz", "gesdd", "JmnALVGLHLVwVIO", "A", 0},
     {"sd", "geev", "JKnALVVGLHLVwO", "VV", 0},  {"cz", "geev", "JKnALVGLHLVwVO", "VV", 0},
     {"sd", "sygv", "tJUnALBLVVwO", "V", 0},     {"cz", "hegv", "tJUnALBLVVwVO", "V", 0},
+    {"sd", "sygvd", "tJUnALBLVVwIiO", "V", 0},  {"cz", "hegvd", "tJUnALBLVVwVpIiO", "V", 0},
+    {"sd", "sygvx", "tJKUnALBLVVVVVVVGLVwIIO", "VA", 0},
+    {"cz", "hegvx", "tJKUnALBLVVVVVVVGLVwVIIO", "VA", 0},
+    {"sd", "syevx", "JKUnALVVVVVVVGLVwIIO", "VA", 0},
+    {"cz", "heevx", "JKUnALVVVVVVVGLVwVIIO", "VA", 0},
+    {"sdcz", "sytrs", "UnrALIBLO", "", 0},      {"cz", "hetrs", "UnrALIBLO", "", 0},
+    {"sd", "gelsd", "mnrALBLVVVVwIO", "", 0},   {"cz", "gelsd", "mnrALBLVVVVwVIO", "", 0},
+    {"sd", "gelss", "mnrALBLVVVVwO", "", 0},    {"cz", "gelss", "mnrALBLVVVVwVO", "", 0},
+    {"sd", "gelsy", "mnrALBLIVVVwO", "", 0},    {"cz", "gelsy", "mnrALBLIVVVwVO", "", 0},
+    {"d", "sgesv", "nrALIBLGLVVVO", "", 0},     {"z", "cgesv", "nrALIBLGLVVVVO", "", 0},
+    {"d", "sposv", "UnrALBLGLVVVO", "", 0},     {"z", "cposv", "UnrALBLGLVVVVO", "", 0},
     {"sd", "sygst", "tUnALBLO", "", 0},         {"cz", "hegst", "tUnALBLO", "", 0},
 };
 
@@ -62,8 +74,19 @@ typedef void (*any)(void *, void *, void *, void *, void *, void *, void *, void
                     void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,
                     void *, void *, void *, void *, void *, void *, void *, void *);
 
-enum { N = 6, WORK = 1000 };
-static double memory[16][4096];
+enum { N = 6, WORK = 1000, SLOTS = 16, DOUBLES = 4096 };
+static double memory[SLOTS][DOUBLES];
+
+static double value(int j) { return j % (N + 1) ? 0.25 : 4; }
+
+/* The first array that was written; `vectors` marks those whose first two words (a double complex) may be. */
+static int touched(const char *vectors)
+{
+    for (int i = 0; i < SLOTS; i++)
+        for (int j = vectors[i] ? 2 : 0; j < DOUBLES; j++)
+            if (memory[i][j] != value(j)) return i;
+    return -1;
+}
 
 int main(void)
 {
@@ -83,7 +106,7 @@ int main(void)
             }
             for (int wrong = 0; args[wrong]; wrong++) {
                 if (!strchr("JKTUDSmnkrhLwitp", args[wrong])) continue;
-                char letters[40];
+                char letters[40], vectors[SLOTS] = {0};
                 int integers[40], info = 12345, jobs = 0, highs = 0, slot = 0, n = 0, chars = 0;
                 void *a[40] = {0};
                 for (; args[n]; n++) {
@@ -107,7 +130,9 @@ int main(void)
                     case 'n':
                     case 'k':
                     case 'L': integers[n] = N; break;
-                    default: a[n] = memory[slot++ % 16];
+                    default:
+                        vectors[slot] = c == 'V' || c == 'I';
+                        a[n] = memory[slot++];
                     }
                     if (strchr("JKTUDS", c)) a[n] = &letters[n], chars++;
                     if (n != wrong) continue;
@@ -118,8 +143,8 @@ int main(void)
                     else integers[n] = -1;
                 }
                 for (int i = 0; i < chars; i++) a[n++] = (void *)1;
-                for (int i = 0; i < 16; i++)
-                    for (int j = 0; j < 4096; j++) memory[i][j] = j % (N + 1) ? 0.25 : 4;
+                for (int i = 0; i < SLOTS; i++)
+                    for (int j = 0; j < DOUBLES; j++) memory[i][j] = value(j);
                 reports = 0, reported_info = -99, reported_name[0] = 0;
                 f(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
                   a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23],
@@ -133,6 +158,10 @@ int main(void)
                 if (info != -(wrong + 1) || reports != 1 || reported_info != wrong + 1 ||
                     strcmp(upper, reported_name)) {
                     printf("WRONG %s argument %d: expected info %d, one report\n", name, wrong + 1, -(wrong + 1));
+                    bad = 1;
+                }
+                if (touched(vectors) >= 0) {
+                    printf("WRONG %s argument %d: array %d was written\n", name, wrong + 1, touched(vectors) + 1);
                     bad = 1;
                 }
             }

@@ -13,7 +13,7 @@ pub struct Exception {
 
 /// Differences in how LAPACK reports illegal arguments.
 pub const ILLEGAL_LAPACK: &[Exception] = &[Exception {
-    words: &["getrs_"],
+    words: &["getrs_", "expected info"],
     reason: "OpenBLAS's own getrs reports through xerbla_ and leaves info as it was",
 }];
 

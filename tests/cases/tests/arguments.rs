@@ -3,6 +3,8 @@
 
 use cases::exceptions::{ILLEGAL_LAPACK, judge, same_bits};
 use cases::{Program, baseline, compile, compile_with, ours, scratch};
+use routines::Library;
+use std::collections::BTreeSet;
 
 #[test]
 fn illegal_blas_arguments_reach_the_programs_own_xerbla() {
@@ -15,12 +17,29 @@ fn illegal_blas_arguments_reach_the_programs_own_xerbla() {
         "too few calls were made:\n{}",
         got.stderr
     );
+    each_routed_routine_is_in(&got.stdout, Library::Blas);
     let stock = Program::new(&exe, &baseline()).run();
     assert_eq!(
         got.stdout, stock.stdout,
         "reports differ from the archive's own"
     );
     got.expect_silent_success("illegal_blas.c");
+}
+
+/// The programs have lists of their own; a routine that gets a GPU path must get its illegal arguments too.
+#[track_caller]
+fn each_routed_routine_is_in(output: &str, library: Library) {
+    let called: BTreeSet<&str> = output
+        .lines()
+        .flat_map(|line| line.split_whitespace().take(2))
+        .map(|word| word.trim_end_matches('_'))
+        .collect();
+    for (_, _, name) in routines::routed_in(library) {
+        assert!(
+            called.contains(name.as_str()),
+            "{name} is routed, and no call of it with an illegal argument was made"
+        );
+    }
 }
 
 #[test]
@@ -47,9 +66,10 @@ fn illegal_lapack_arguments_reach_the_programs_own_xerbla() {
     assert!(got.status.is_some(), "illegal_lapack.c hangs");
     judge(&got.stdout, ILLEGAL_LAPACK);
     assert!(
-        got.stdout.contains("672 calls"),
+        got.stdout.contains("894 calls"),
         "the program did not make all its calls"
     );
+    each_routed_routine_is_in(&got.stdout, Library::Lapack);
     let stock = Program::new(&exe, &baseline()).run();
     assert_eq!(
         got.stdout, stock.stdout,

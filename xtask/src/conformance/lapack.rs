@@ -7,7 +7,7 @@
 //! cache.
 
 use super::client_run::{Client, as_file_name, cache, scratch};
-use super::report::{Findings, Row};
+use super::report::{self, Findings, Row};
 use super::{Setting, Tally, baseline};
 use crate::openblas;
 use crate::tools::{quiet, step};
@@ -125,26 +125,13 @@ fn play(client: impl Fn(&str) -> Client, text: &str) -> Result<(Totals, String)>
     Ok((found, summary))
 }
 
-fn cpu_model() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info
-        .lines()
-        .find(|line| line.starts_with("model name"))
-        .unwrap_or("unknown");
-    line.split(':')
-        .next_back()
-        .unwrap_or("unknown")
-        .trim()
-        .to_owned()
-}
-
 /// The baseline's totals, measured once for each archive and CPU model.
 fn baseline_totals() -> Result<Totals> {
     let libraries = baseline()?;
     let key = format!(
         "lapack-{RELEASE}-{}-{}.json",
         libraries.file_name().unwrap_or_default().to_string_lossy(),
-        cpu_model()
+        report::processor()
     );
     let file = cache()?.join(as_file_name(&key));
     if let Ok(text) = fs::read_to_string(&file) {

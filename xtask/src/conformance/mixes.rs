@@ -16,6 +16,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// One provider's libraries.
 struct Provider {
@@ -84,8 +85,34 @@ const MIXES: usize = 6;
 /// Threads of the C client with OPENBLAS_NUM_THREADS=2: its own and one of the pool's.
 const THREADS_OF_ONE_POOL: &str = "threads 2";
 
-/// Runs a C and a NumPy client on every mix, after switching in both orders; with `--full` SciPy, Octave
-/// and R as well.
+/// Routines of both libraries that a program without an `xerbla_` of its own calls with an illegal argument.
+const ILLEGAL: [&str; 4] = ["dgemm", "dgetrf", "dpotrf", "dsyev"];
+
+/// A program that loops between two libraries' `xerbla_` does not end; these take milliseconds.
+const ILLEGAL_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Each illegal call is reported once, and the program ends well (case F7): whose `xerbla_` is found depends on the
+/// mix, and the reference's own ends the program with status 0.
+fn reported_once(client: impl Fn(&Path) -> Client, exe: &Path, what: &str) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for routine in ILLEGAL {
+        let ended = client(exe).arg(routine).deadline(ILLEGAL_DEADLINE).run()?;
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        let once = said.matches(&routine.to_uppercase()).count() == 1;
+        if !once || !ended.success() {
+            println!(
+                "  {what}, {routine} with an illegal argument ended with {} and said: {}",
+                ended.how(),
+                said.trim()
+            );
+        }
+        tally.check(once && ended.success());
+    }
+    Ok(tally)
+}
+
+/// Runs a C and a NumPy client on every mix, after switching in both orders, and calls with illegal arguments; with
+/// `--full` SciPy, Octave and R as well.
 pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     let foreign = debian::foreign()?;
     let guests = setting.full.then(Guests::new).transpose()?;
@@ -119,6 +146,7 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
         alternatives.lib().join("libopenblas.so.0"),
     )?;
     let exe = compile("linear.c", &setting.lib(), &folder)?;
+    let illegal = ::cases::compile_with(folder.path(), "default_xerbla.c", &setting.lib(), &[]);
     let mut tally = Tally::default();
     let mut seen: BTreeMap<(usize, usize), u32> = BTreeMap::new();
     // Every mix with one of ours in it is reached by switching BLAS first, then by LAPACK first.
@@ -146,6 +174,7 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
                         .env("OPENBLAS_NUM_THREADS", "2")
                 };
                 tally += lines_of(client(&exe), &format!("{what}, C"))?;
+                tally += reported_once(client, &illegal, &what)?;
                 if b.name == "ours" && l.name == "ours" {
                     let threads = client(&exe).run()?.stdout;
                     let one_pool = threads.lines().any(|line| line == THREADS_OF_ONE_POOL);
@@ -168,10 +197,10 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     }
     tally.check(seen.len() == MIXES && seen.values().all(|&times| times == 2));
     findings.row(Row {
-        suite: "Mixes of one library with the reference's, Debian's OpenBLAS or netlib's LAPACK 3.12: residuals"
+        suite: "Mixes of one library with the reference's, Debian's OpenBLAS or netlib's LAPACK 3.12: residuals, illegal arguments"
             .to_owned(),
         ours: tally.to_string(),
-        stock: "LAPACK's own bound, 30 n eps".to_owned(),
+        stock: "LAPACK's own bound, 30 n eps; one report each".to_owned(),
     });
     Ok(tally)
 }

@@ -48,24 +48,35 @@ fn in_git(arguments: &[&str]) -> Result<String> {
     Ok(quiet(&mut git)?.trim().to_owned())
 }
 
+/// What a line `name: value` or `name=value` of a file says.
+fn field(file: &str, name: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.split([':', '=']).nth(1));
+    value
+        .unwrap_or("unknown")
+        .trim()
+        .trim_matches('"')
+        .to_owned()
+}
+
+/// The processor in words. The name alone does not tell which kernels OpenBLAS takes, and these decide the last
+/// digits.
+pub fn processor() -> String {
+    let cpu = |name| field("/proc/cpuinfo", name);
+    format!(
+        "{} (family {}, model {})",
+        cpu("model name"),
+        cpu("cpu family"),
+        cpu("model\t")
+    )
+}
+
 /// Processor, cores and system, in words.
 fn machine() -> String {
-    let field = |file: &str, name: &str| {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        let line = text.lines().find(|line| line.starts_with(name));
-        let value = line.and_then(|line| line.split([':', '=']).nth(1));
-        value
-            .unwrap_or("unknown")
-            .trim()
-            .trim_matches('"')
-            .to_owned()
-    };
-    // The name alone does not tell which kernels OpenBLAS takes, and these decide the last digits.
     format!(
-        "{} (family {}, model {}), {} cores, {}",
-        field("/proc/cpuinfo", "model name"),
-        field("/proc/cpuinfo", "cpu family"),
-        field("/proc/cpuinfo", "model\t"),
+        "{}, {} cores, {}",
+        processor(),
         std::thread::available_parallelism().map_or(0, usize::from),
         field("/etc/os-release", "PRETTY_NAME")
     )
