@@ -75,11 +75,20 @@ void cblas_dgemm(int, int, int, int, int, int, double, const double *, int, cons
 double ddot_(const int *, const double *, const int *, const double *, const int *);
 void dpotrf_(const char *, const int *, double *, const int *, int *, size_t);
 void dtrsm_(const char *, const char *, const char *, const char *, const int *, const int *, const double *, const double *, const int *, double *, const int *, size_t, size_t, size_t, size_t);
+void dsyrk_(const char *, const char *, const int *, const int *, const double *, const double *, const int *, const double *, double *, const int *, size_t, size_t);
+void dsymm_(const char *, const char *, const int *, const int *, const double *, const double *, const int *, const double *, const int *, const double *, double *, const int *, size_t, size_t);
+void dgetrf_(const int *, const int *, double *, const int *, int *, int *);
+void dgeqrf_(const int *, const int *, double *, const int *, double *, double *, const int *, int *);
+void dsyevd_(const char *, const char *, const int *, double *, const int *, double *, double *, const int *, int *, const int *, int *, size_t, size_t);
+void zgesdd_(const char *, const int *, const int *, double *, const int *, double *, double *, const int *, double *, const int *, double *, const int *, double *, int *, int *, size_t);
 
 int main(void)
 {
     static const int SIZES[] = {1, 4, 8, 32, 64};
-    static double a[64 * 64], c[64 * 64];
+    static double a[64 * 64], c[64 * 64], z[2 * 64 * 64], w[64], tau[64], work[32768], rwork[32768];
+    static int ipiv[64], iwork[1024];
+    const int lwork = 16384, liwork = 1024;
+    const double zero = 0;
     for (int s = 0; s < 5; s++) {
         int n = SIZES[s], one = 1, info;
         const double alpha = 1;
@@ -89,6 +98,12 @@ int main(void)
         for (int i = 0; i < n; i++) a[i * n + i] = 1;
         COUNT("dtrsm", n, dtrsm_("L", "L", "N", "N", &n, &n, &alpha, a, &n, c, &n, 1, 1, 1, 1));
         COUNT("dpotrf", n, dpotrf_("L", &n, a, &n, &info, 1));
+        COUNT("dsyrk", n, dsyrk_("U", "N", &n, &n, &alpha, a, &n, &zero, c, &n, 1, 1));
+        COUNT("dsymm", n, dsymm_("L", "U", &n, &n, &alpha, a, &n, a, &n, &zero, c, &n, 1, 1));
+        COUNT("dgetrf", n, dgetrf_(&n, &n, a, &n, ipiv, &info));
+        COUNT("dgeqrf", n, dgeqrf_(&n, &n, c, &n, tau, work, &lwork, &info));
+        COUNT("dsyevd", n, dsyevd_("N", "U", &n, c, &n, w, work, &lwork, iwork, &liwork, &info, 1, 1));
+        COUNT("zgesdd", n, zgesdd_("N", &n, &n, z, &n, w, z, &n, z, &n, work, &lwork, rwork, iwork, &info, 1));
     }
     return 0;
 }

@@ -1,10 +1,9 @@
 /* Threads (case F10). argv[1]:
- *   time T C   T threads call dgemm n = 300 C times each; prints the seconds it took
+ *   time T C   T OpenMP threads call dgemm n = 300 C times each; prints the seconds it took
  *   count      prints the process's threads after a large dgemm
  *   set N      openblas_set_num_threads(N) after a large dgemm; prints what openblas_get_num_threads
  *              and the CPU time per wall time of a large dgemm say
  */
-#include <pthread.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,12 +34,6 @@ static void product(int n, int times)
     free(a), free(c);
 }
 
-static void *work(void *times)
-{
-    product(300, *(int *)times);
-    return NULL;
-}
-
 static int tasks(void)
 {
     int count = 0;
@@ -54,11 +47,10 @@ int main(int argc, char **argv)
 {
     int number = argc > 2 ? atoi(argv[2]) : 1, times = argc > 3 ? atoi(argv[3]) : 1;
     if (!strcmp(argv[1], "time")) {
-        pthread_t t[64];
         product(300, 2);
         double start = clock_s(CLOCK_MONOTONIC);
-        for (int i = 0; i < number; i++) pthread_create(&t[i], NULL, work, &times);
-        for (int i = 0; i < number; i++) pthread_join(t[i], NULL);
+#pragma omp parallel num_threads(number)
+        product(300, times);
         printf("%.6f\n", clock_s(CLOCK_MONOTONIC) - start);
     } else if (!strcmp(argv[1], "count")) {
         product(1000, 1);

@@ -207,7 +207,7 @@ fn number(program: Program, what: &str) -> f64 {
 #[test]
 fn openblas_thread_variables_are_obeyed_and_both_libraries_share_one_pool() {
     let dir = scratch!("count");
-    let exe = compile_with(&dir, "threads.c", &ours(), &[]);
+    let exe = compile_with(&dir, "threads.c", &ours(), &["-fopenmp"]);
     for (variable, value) in [
         ("OPENBLAS_NUM_THREADS", "1"),
         ("OPENBLAS_NUM_THREADS", "2"),
@@ -230,7 +230,7 @@ fn openblas_thread_variables_are_obeyed_and_both_libraries_share_one_pool() {
 #[test]
 fn openblas_set_num_threads_is_obeyed() {
     let dir = scratch!("set");
-    let exe = compile_with(&dir, "threads.c", &ours(), &[]);
+    let exe = compile_with(&dir, "threads.c", &ours(), &["-fopenmp"]);
     let got = Program::new(exe, &ours())
         .arg("set")
         .arg("1")
@@ -251,7 +251,7 @@ fn openblas_set_num_threads_is_obeyed() {
 #[test]
 fn the_engine_decides_with_the_threads_in_force() {
     let dir = scratch!("set-engine");
-    let exe = compile_with(&dir, "threads.c", &ours(), &[]);
+    let exe = compile_with(&dir, "threads.c", &ours(), &["-fopenmp"]);
     let log = dir.join("log.jsonl");
     Program::new(exe, &ours())
         .on_simulated_cuda(&log)
@@ -276,7 +276,7 @@ const SLOWER_AT_MOST: f64 = 1.6;
 #[test]
 fn concurrent_callers_are_no_slower_than_on_the_archive_alone() {
     let dir = scratch!("concurrent");
-    let exe = compile_with(&dir, "threads.c", &ours(), &[]);
+    let exe = compile_with(&dir, "threads.c", &ours(), &["-fopenmp"]);
     let run = |lib: &Path, callers: &str, calls: &str, pool: &str| {
         let program = Program::new(&exe, lib)
             .arg("time")
