@@ -139,7 +139,7 @@ mod tests {
         nanoseconds: 5,
     };
     const TEXT: &[u8] =
-        b"libb.so\066 7 20000000 1790000000 5\0/venv/x.libs/libb.so\0/cache/libb.so\0orig-libb.so\0";
+        b"libb.so\x0066 7 20000000 1790000000 5\0/venv/x.libs/libb.so\0/cache/libb.so\0orig-libb.so\0";
 
     /// Looks at the file in the environment; another one lies in /other.
     fn look(folder: &[u8], name: &[u8]) -> Option<Identity> {
@@ -191,8 +191,8 @@ mod tests {
             );
         }
         for bad in [
-            &b"libb.so\066 7 20000000 x 5\0a\0b\0c\0"[..],
-            b"libb.so\066\0a\0b\0c\0",
+            &b"libb.so\x0066 7 20000000 x 5\0a\0b\0c\0"[..],
+            b"libb.so\x0066\0a\0b\0c\0",
         ] {
             assert_eq!(
                 Map::new(bad).instead_of(b"/venv/x.libs/libb.so", &look),
