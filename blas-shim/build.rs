@@ -55,7 +55,8 @@ fn link() -> Result<(), String> {
     for name in list("kernels.txt")? {
         let _ = writeln!(script, "    gpu_offload_v1_{name};");
     }
-    script.push_str("};\n");
+    // liblapack.so.3 calls it; see src/rest.rs.
+    script.push_str("    gpu_offload_v1_rest;\n};\n");
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| e.to_string())?);
     let map = out.join("exports.map");
     fs::write(&map, script).map_err(|e| format!("cannot write {}: {e}", map.display()))?;

@@ -11,6 +11,7 @@ mod extra;
 mod generated;
 #[cfg(test)]
 mod mock_openblas;
+mod rest;
 
 use core::ffi::{c_char, c_int};
 use door::Shim;
@@ -26,6 +27,7 @@ static SHIM: Shim = Shim::new(
     set_threshold,
     cpu_threads,
     cpu_config,
+    rest::gpu_offload_v1_rest,
     exit::notice,
 );
 

@@ -2,6 +2,7 @@
 //! remembers what the real gemm routines were called with. The generated stubs are the real ones.
 
 use core::ffi::{c_char, c_int};
+use core::sync::atomic::AtomicU32;
 use std::cell::RefCell;
 
 /// What one call of a real gemm got, in the order of its spelling, pointers as addresses.
@@ -29,6 +30,10 @@ pub(crate) fn seen() -> Vec<Seen> {
 extern "C" fn openblas_get_num_threads() -> c_int {
     1
 }
+
+/// OpenBLAS's default.
+#[unsafe(export_name = "gpu_offload_private_thread_timeout")]
+static THREAD_TIMEOUT: AtomicU32 = AtomicU32::new(1 << 26);
 
 #[unsafe(no_mangle)]
 extern "C" fn openblas_get_config() -> *const c_char {

@@ -74,6 +74,7 @@ impl Shim {
         set_threshold: extern "C" fn(u32, u32, u64),
         cpu_threads: extern "C" fn() -> i32,
         cpu_config: extern "C" fn() -> *const c_char,
+        rest: extern "C" fn(i32),
         first_call: fn(),
     ) -> Self {
         Self {
@@ -86,6 +87,7 @@ impl Shim {
                 set_threshold,
                 cpu_threads,
                 cpu_config,
+                rest,
             },
         }
     }

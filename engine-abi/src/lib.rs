@@ -8,7 +8,7 @@
 use core::ffi::{c_char, c_void};
 
 /// Version of the structs below. It changes whenever one of them changes in any way.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// File name and SONAME of the engine, found in the directory of the shim's own real path.
 pub const ENGINE_SONAME: &str = "libgpu_offload.so.0";
@@ -31,6 +31,9 @@ pub struct HostTable {
     pub cpu_threads: extern "C" fn() -> i32,
     /// OpenBLAS's configuration string (version, core name), NUL-terminated, static.
     pub cpu_config: extern "C" fn() -> *const c_char,
+    /// A call on the GPU begins (1) or has ended (0): meanwhile idle threads of the CPU library should sleep and
+    /// not look for work, since they would take the processors from the threads that move the data.
+    pub rest: extern "C" fn(begins: i32),
 }
 
 /// What the engine offers a shim. Static in the engine, which is never unloaded.

@@ -119,6 +119,26 @@ impl Drop for InFlight<'_> {
     }
 }
 
+/// Tells the CPU library that a call is on the GPU.
+struct Resting<'a>(Option<&'a HostTable>);
+
+impl<'a> Resting<'a> {
+    fn new(host: Option<&'a HostTable>) -> Self {
+        if let Some(host) = host {
+            (host.rest)(1);
+        }
+        Self(host)
+    }
+}
+
+impl Drop for Resting<'_> {
+    fn drop(&mut self) {
+        if let Some(host) = self.0 {
+            (host.rest)(0);
+        }
+    }
+}
+
 /// Where one call goes.
 struct Plan<'a> {
     /// The device, for a call that goes there.
@@ -376,7 +396,7 @@ impl Engine {
         let began = Instant::now();
         if let Some(device) = plan.device {
             let ran = match &mut call {
-                Ok(call) => self.on_gpu(device, call, &plan.prediction),
+                Ok(call) => self.on_gpu(device, call, &plan.prediction, host),
                 Err(why) => Err(why.clone()),
             };
             match ran {
@@ -619,8 +639,10 @@ impl Engine {
         device: &Device,
         call: &mut Call<'_>,
         prediction: &Prediction,
+        host: Option<&HostTable>,
     ) -> Result<Timing, Failure> {
         let _path = OnGpuPath::enter();
+        let _resting = Resting::new(host);
         let _queue = InFlight::new(&self.in_flight_ns, prediction.busy_s());
         let run = || device.backend.run(call);
         // A panic inside is one more failure; the contract of `run` covers what it left behind.

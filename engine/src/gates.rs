@@ -125,6 +125,8 @@ mod tests {
         1
     }
 
+    extern "C" fn rest(_begins: i32) {}
+
     extern "C" fn cpu_config() -> *const c_char {
         c"".as_ptr()
     }
@@ -136,6 +138,7 @@ mod tests {
             set_threshold,
             cpu_threads,
             cpu_config,
+            rest,
         }
     }
 

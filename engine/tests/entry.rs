@@ -46,6 +46,7 @@ fn another_abi_is_refused() {
         set_threshold: HOST.set_threshold,
         cpu_threads: HOST.cpu_threads,
         cpu_config: HOST.cpu_config,
+        rest: HOST.rest,
     };
     let (v, b) = (HOST.abi_version, HOST.struct_bytes);
     for bad in [host(v + 1, b), host(0, b), host(v, b + 8), host(v, 0)] {

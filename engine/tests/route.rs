@@ -3,7 +3,7 @@
 mod common;
 
 use call::Failure;
-use common::{Problem, Script, engine, profile, settings, setup};
+use common::{Problem, RESTING, Script, engine, profile, settings, setup};
 use gpu_offload::config::{LogLevel, Mode, Settings};
 use gpu_offload::{Slot, StartFailure};
 use std::sync::Arc;
@@ -39,6 +39,17 @@ fn force_computes_on_the_device() {
         (script.starts.load(SeqCst), script.committed.load(SeqCst)),
         (1, 3)
     );
+}
+
+#[test]
+fn the_cpu_library_rests_during_a_call_on_the_gpu_and_only_then() {
+    let script = Arc::new(Script::default());
+    let engine = engine(settings(Mode::Force), &script, fast());
+    assert!(!Problem::new(8, 0.0).call(engine));
+    assert_eq!((script.resting.load(SeqCst), RESTING.get()), (1, 0));
+    script.panic_in_compute.store(true, SeqCst);
+    assert!(Problem::new(8, 0.0).call(engine), "on the CPU");
+    assert_eq!(RESTING.get(), 0, "after a failure");
 }
 
 #[test]

@@ -20,6 +20,7 @@ static SHIM: Shim = Shim::new(
     set_threshold,
     threads::in_force,
     threads::config,
+    threads::rest,
     nothing,
 );
 

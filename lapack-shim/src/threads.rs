@@ -5,10 +5,11 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-// Weak: a libblas.so.3 of another make has neither.
+// Weak: a libblas.so.3 of another make has none of them.
 core::arch::global_asm!(
     ".weak openblas_get_num_threads",
     ".weak openblas_get_config",
+    ".weak gpu_offload_v1_rest",
     ".pushsection .data.rel.ro.gpu_offload_threads, \"aw\", @progbits",
     ".p2align 3",
     ".globl gpu_offload_private_get_num_threads",
@@ -19,6 +20,10 @@ core::arch::global_asm!(
     ".hidden gpu_offload_private_get_config",
     "gpu_offload_private_get_config:",
     ".quad openblas_get_config",
+    ".globl gpu_offload_private_rest",
+    ".hidden gpu_offload_private_rest",
+    "gpu_offload_private_rest:",
+    ".quad gpu_offload_v1_rest",
     ".popsection",
 );
 
@@ -27,6 +32,8 @@ unsafe extern "C" {
     safe static GET_NUM_THREADS: AtomicPtr<c_void>;
     #[link_name = "gpu_offload_private_get_config"]
     safe static GET_CONFIG: AtomicPtr<c_void>;
+    #[link_name = "gpu_offload_private_rest"]
+    safe static REST: AtomicPtr<c_void>;
 }
 
 /// Threads that the process's BLAS would use now; those of the machine where it does not say.
@@ -48,4 +55,13 @@ pub(crate) extern "C" fn config() -> *const c_char {
     }
     // SAFETY: OpenBLAS's function of this name: `char *openblas_get_config(void)`, static text.
     unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(address)() }
+}
+
+/// Passed on to our libblas.so.3; another BLAS's threads do what they do.
+pub(crate) extern "C" fn rest(begins: i32) {
+    let address = REST.load(Ordering::Relaxed);
+    if !address.is_null() {
+        // SAFETY: our libblas.so.3's function of this name, whose version is in the name.
+        unsafe { core::mem::transmute::<*mut c_void, extern "C" fn(i32)>(address)(begins) }
+    }
 }

@@ -96,6 +96,8 @@ pub fn lay_out(args: &Args) -> Result<PathBuf> {
             .iter()
             .map(|name| format!("{}{name}", archive::KERNEL_PREFIX)),
     );
+    // Not a kernel; see blas-shim/src/rest.rs.
+    blas.insert(format!("{}rest", archive::KERNEL_PREFIX));
     exports_are(&prefix.join("lib/libblas.so.3"), &blas)?;
     let lapack = list(workspace().join("lapack-shim/exports.txt"))?;
     exports_are(&prefix.join("lib/liblapack.so.3"), &lapack)?;

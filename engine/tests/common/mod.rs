@@ -6,6 +6,7 @@
 pub mod reference;
 
 use call::{Backend, Call, Failure, LapackCall, Matrix, Timing};
+use core::cell::Cell;
 use core::ffi::{c_char, c_void};
 use cost_model::{
     Fingerprint, Level, Measurements, Overheads, Profile, Sample, Side, TransferTimes, Transfers,
@@ -36,6 +37,8 @@ pub struct Script {
     pub committed: AtomicUsize,
     pub inside: AtomicUsize,
     pub most_inside: AtomicUsize,
+    /// Calls for which the shim was told to let its threads rest, as `compute` found them.
+    pub resting: AtomicI32,
     /// Runs within `compute`.
     pub nested: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -49,6 +52,7 @@ impl Backend for Mock {
         s.computed.fetch_add(1, Ordering::SeqCst);
         let inside = s.inside.fetch_add(1, Ordering::SeqCst) + 1;
         s.most_inside.fetch_max(inside, Ordering::SeqCst);
+        s.resting.fetch_max(RESTING.get(), Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(
             s.compute_takes_ms.load(Ordering::SeqCst),
         ));
@@ -235,6 +239,15 @@ extern "C" fn cpu_threads() -> i32 {
     CPU_THREADS.load(Ordering::SeqCst)
 }
 
+thread_local! {
+    /// Of this thread: calls for which the shim was told to let its threads rest.
+    pub static RESTING: Cell<i32> = const { Cell::new(0) };
+}
+
+extern "C" fn rest(begins: i32) {
+    RESTING.set(RESTING.get() + if begins != 0 { 1 } else { -1 });
+}
+
 extern "C" fn cpu_config() -> *const c_char {
     c"Mock BLAS 1.0".as_ptr()
 }
@@ -245,6 +258,7 @@ pub static HOST: HostTable = HostTable {
     set_threshold,
     cpu_threads,
     cpu_config,
+    rest,
 };
 
 /// C := 2 A B' + beta C with small whole numbers, so that every sum is exact.

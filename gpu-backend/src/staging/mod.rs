@@ -15,6 +15,7 @@ pub mod job;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod queue;
+mod turns;
 mod worker;
 
 use crate::device::Health;

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a worker that has nothing to do looks for more before it sleeps: back-to-back small calls then
-/// find it awake (waking a thread takes about 50 microseconds).
+/// How long a worker that has nothing to do looks for more before it sleeps, while a call is on the GPU (waking a
+/// thread takes about 50 microseconds). Between calls it sleeps at once: the CPU library's threads, as many as
+/// there are processors, would be put beside one that looks, and OpenBLAS's wait for each other without giving
+/// way: products of 0.4 ms took up to 16 ms (H200's 16 cores, 2026-12-02).
 const IDLE_SPIN: Duration = Duration::from_micros(100);
 
 /// Most workers that make pages at a time: 10.6 GB/s with four, 4.7 with eight (4 KiB pages; 19.6 and 10.2
@@ -188,6 +190,10 @@ impl Queue {
             state.jobs.remove(index);
             // `turn` is a number of a job again when the next one is taken.
             state.turn = 0;
+            if state.jobs.is_empty() {
+                // Who looks for more stops looking.
+                self.epoch.fetch_add(1, Ordering::Release);
+            }
         }
     }
 
@@ -265,7 +271,7 @@ impl Queue {
             if !wait {
                 return Next::Nothing;
             }
-            if spin {
+            if spin && !state.jobs.is_empty() {
                 let epoch = self.epoch.load(Ordering::Acquire);
                 drop(state);
                 spin = self.spin(epoch);

@@ -61,6 +61,7 @@ impl Worker {
 
     /// Its life.
     pub fn run(mut self) {
+        super::turns::ask_for_short_turns();
         let shared = Arc::clone(&self.shared);
         let mut entered = None;
         let mut busy = None;

@@ -241,6 +241,9 @@ pub fn split(lib: &Path, names: &Path, scratch: &Path) -> Result<()> {
         if names.contains(DESTRUCTOR) {
             blas.take_destructor(member, &objects)?;
         }
+        if names.contains(TIMEOUT.0) {
+            blas.lend_timeout(member, &objects)?;
+        }
     }
     with_step("Writing the archives", || {
         blas.write(&lib.join("libgpu_offload_blas.a"))?;
@@ -337,6 +340,25 @@ impl Objects {
         Ok(())
     }
 
+    /// Makes a member's `thread_timeout` reachable for `blas-shim`.
+    fn lend_timeout(&mut self, member: &str, scratch: &Path) -> Result<()> {
+        let (name, ours) = (TIMEOUT.1, format!("{PRIVATE_PREFIX}{}", TIMEOUT.1));
+        let arguments = [
+            format!("--redefine-sym={name}={ours}"),
+            // By its new name: objcopy looks after it has renamed.
+            format!("--globalize-symbol={ours}"),
+        ];
+        self.objcopy(member, &arguments, scratch)?;
+        let symbols = quiet(binutil("nm").arg("-g").arg(scratch.join("member.o")))?;
+        ensure!(
+            symbols
+                .lines()
+                .any(|line| line.ends_with(&format!(" D {ours}"))),
+            "{member} has no {name}: its threads are not OpenBLAS's own"
+        );
+        Ok(())
+    }
+
     fn write(&self, path: &Path) -> Result<()> {
         let identifiers = self
             .0
@@ -361,6 +383,10 @@ impl Objects {
 /// another thread it hangs or takes the buffers away from it (OpenBLAS 0.3.29 alone hung at exit in 10 of
 /// 10 runs, 2 cores, 2026-12-01).
 const DESTRUCTOR: &str = "gotoblas_quit";
+
+/// How long an idle worker thread of OpenBLAS looks for work before it sleeps, in cycles: a variable of the member
+/// that defines `blas_thread_init`, read at each look. `blas-shim/src/rest.rs` shortens it during a call on the GPU.
+const TIMEOUT: (&str, &str) = ("blas_thread_init", "thread_timeout");
 
 /// What is renamed in each member.
 type Plan = BTreeMap<String, Vec<(String, String)>>;
