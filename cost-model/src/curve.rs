@@ -40,6 +40,11 @@ impl Curve {
         (!points.is_empty()).then_some(Self { points, below })
     }
 
+    /// The largest size that was measured.
+    pub(crate) fn largest(&self) -> f64 {
+        self.points[self.points.len() - 1].0.exp()
+    }
+
     /// Predicted time of `size`; beyond the largest sample its rate stays.
     pub(crate) fn time_s(&self, size: f64) -> f64 {
         if size < 1.0 {

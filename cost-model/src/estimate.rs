@@ -44,9 +44,9 @@ const GPU_LAUNCH_S: f64 = 30e-6;
 /// copying threads have to wake, and few megabytes do not fill their pipeline.
 const CALL_S: f64 = 1e-3;
 
-/// Time until a GPU is ready where nobody has measured it: context 0.36 s and cuBLAS handle 0.5 s on an
-/// H200 (2026-12-01), rounded up.
-const START_S: f64 = 1.0;
+/// Time until a GPU is ready where nobody has measured it: 0.39 s in a C program and 0.6 beside an OpenBLAS that
+/// computes on all processors (H200, 2026-12-02).
+const START_S: f64 = 0.6;
 
 /// Page faults of fresh result pages by four threads with 4 KiB pages, H200 machine, 2026-12-01.
 pub const FRESH_BYTES_PER_S: f64 = 10e9;

@@ -8,9 +8,9 @@ use crate::profile::{SLOTS, Sample, index, routine, slot};
 use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, family};
 
 /// What the first call of LAPACK on the GPU takes in a process, besides the GPU's start: cuSOLVER is loaded and gets a
-/// handle. Such calls took 0.36 to 0.56 s longer than later ones on the H200 machine (2026-12-02), of which the GPU's
-/// start was 0.35.
-pub const SOLVER_START_S: f64 = 0.25;
+/// handle. With its file in memory that took 0.04 s (dpotrf n = 6000 after products, H200 machine, 2026-12-02), read from
+/// the disk up to 0.2.
+pub const SOLVER_START_S: f64 = 0.1;
 
 /// Whether a call computes vectors, in families where a job option says so; others always count as `true`.
 pub(crate) fn has_vectors(op: Op, precision: Precision, letters: [u8; 4]) -> bool {
@@ -143,6 +143,13 @@ const UNMEASURED: f64 = 1.3;
 /// CPU's favour.
 const OTHER_JOB: f64 = 4.0;
 
+/// Beyond the largest sample the guess counts more and more, and alone from so many times its operations on.
+const FAR: f64 = 1000.0;
+
+/// How far (in the logarithm) the guess may lead away from the rate of the largest sample: so far that a larger
+/// call is never predicted to be quicker.
+const MOST_APART: f64 = 3.0;
+
 /// Which side a curve is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SideOf {
@@ -227,7 +234,18 @@ impl LapackCurves {
         let curve = |vectors| self.curves[place(shape.op, shape.precision, vectors)].as_ref();
         let x = shape.flops();
         if let Some(curve) = curve(vectors) {
-            return Some(curve.time_s(x));
+            let same_rate_s = curve.time_s(x);
+            let beyond = x / curve.largest();
+            return Some(match self.guess_s(shape, gemm, vectors) {
+                Some(guess_s) if beyond > 1.0 => {
+                    // Rates grow with the size, and a short calibration measures small ones: with 16 threads dgesv
+                    // n = 6000 took 0.35 s where its rate at the largest sample said 4.5 (2026-12-02).
+                    let trust = (beyond.ln() / FAR.ln()).min(1.0);
+                    let apart = (guess_s / same_rate_s).ln().clamp(-MOST_APART, MOST_APART);
+                    same_rate_s * (trust * apart).exp()
+                }
+                _ => same_rate_s,
+            });
         }
         if let Some(other) = curve(!vectors) {
             let factor = match (self.side, vectors) {
@@ -237,6 +255,12 @@ impl LapackCurves {
             };
             return Some(other.time_s(x) * factor);
         }
+        self.guess_s(shape, gemm, vectors)
+    }
+
+    /// What stands for a routine that was not measured; `None` for one without a guess.
+    fn guess_s(&self, shape: &Shape, gemm: &GemmCurves, vectors: bool) -> Option<f64> {
+        let x = shape.flops();
         let guess = GUESSES.iter().find(|guess| guess.op == shape.op)?;
         let edge = (x / shape.precision.flops_of_madd()).cbrt();
         let product_s = gemm.time_s(edge, edge, edge);
@@ -272,6 +296,47 @@ mod tests {
             "dpotrf V", "dsyevd", "dgeev V", "dgemm", "dfoo", "dsyevd v", "",
         ] {
             assert_eq!(key(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn beyond_the_largest_sample_the_guess_takes_over_and_larger_is_never_quicker() {
+        // 1 TFLOP/s of products from n = 1000 on; a dgetrf of n = 500 at a hundredth of that.
+        let products: Vec<_> = [(100.0f64, 1e11), (1000.0, 1e12), (10_000.0, 1e12)]
+            .map(|(n, rate)| (n, n, n, 2.0 * n.powi(3) / rate))
+            .into();
+        let gemm =
+            [(); 4].map(|()| GemmCurves::new(&products, Below::Proportional).expect("cubes"));
+        let shape = |n: u64| {
+            let dims = Dims {
+                m: n,
+                n,
+                k: n,
+                right: false,
+            };
+            Shape::of_lapack(Op::Getrf, Precision::D, &dims, [0; 4])
+        };
+        let sample = shape(500).flops() / 1e10;
+        let samples: [Sample; 1] = [Sample(500, 500, 500, sample)];
+        for side in [SideOf::Cpu, SideOf::Gpu] {
+            let measured = [("dgetrf", &samples[..])];
+            let curves = LapackCurves::new(measured.into_iter(), &gemm, side);
+            let time_s = |n| curves.time_s(&shape(n), &gemm[1]).expect("a curve");
+            assert!((time_s(500) / sample - 1.0).abs() < 1e-9, "{side:?}");
+            let none = LapackCurves::new([].into_iter(), &gemm, side);
+            let guess_s = none.time_s(&shape(8000), &gemm[1]).expect("a guess");
+            let same_rate_s = shape(8000).flops() / 1e10;
+            assert!(
+                same_rate_s > 10.0 * guess_s,
+                "{side:?}: the test is about a gap"
+            );
+            assert!(time_s(8000) > 0.99 * guess_s, "{side:?}");
+            assert!(time_s(8000) < 0.2 * same_rate_s, "{side:?}");
+            let mut before = 0.0;
+            for n in (100..40_000).step_by(100) {
+                assert!(time_s(n) >= before, "{side:?} at {n}");
+                before = time_s(n);
+            }
         }
     }
 

@@ -35,7 +35,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The first difference that concerns the CPU, as "what: profile's, this machine's".
+    /// The first difference that concerns the CPU, as "what: profile's, this machine's". Another version or build
+    /// of the same library is none: a Python wheel brings an OpenBLAS of its own, whose times are near.
     pub fn cpu_difference(&self, here: &Fingerprint) -> Option<String> {
         difference("cpu_model", &self.cpu_model, &here.cpu_model)
             .or_else(|| {
@@ -45,7 +46,10 @@ impl Fingerprint {
                     &here.cpu_threads.to_string(),
                 )
             })
-            .or_else(|| difference("cpu_library", &self.cpu_library, &here.cpu_library))
+            .or_else(|| {
+                let same = library_name(&self.cpu_library) == library_name(&here.cpu_library);
+                difference("cpu_library", &self.cpu_library, &here.cpu_library).filter(|_| !same)
+            })
     }
 
     /// The first difference that concerns the GPU.
@@ -61,6 +65,11 @@ impl Fingerprint {
                 )
             })
     }
+}
+
+/// "OpenBLAS" of "OpenBLAS 0.3.29 DYNAMIC_ARCH …".
+fn library_name(config: &str) -> Option<&str> {
+    config.split_whitespace().next()
 }
 
 fn difference(what: &str, profile: &str, here: &str) -> Option<String> {

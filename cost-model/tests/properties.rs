@@ -471,6 +471,11 @@ fn a_foreign_profile_is_recognised() {
         why.contains("gpu_uuid") && why.contains("GPU-9") && why.contains("GPU-0123"),
         "{why}"
     );
+    let wheel = Fingerprint {
+        cpu_library: "OpenBLAS 0.3.34.0.0  USE64BITINT DYNAMIC_ARCH".to_owned(),
+        ..fingerprint()
+    };
+    assert!(profile.matches(&wheel), "another build of the same library");
     for other in [
         Fingerprint {
             cpu_model: String::new(),
