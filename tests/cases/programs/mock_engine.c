@@ -15,6 +15,7 @@ struct host_table {
     void (*set_threshold)(uint32_t op, uint32_t precision, uint64_t work);
     int32_t (*cpu_threads)(void);
     const char *(*cpu_config)(void);
+    void (*rest)(int32_t);
 };
 
 struct routed_call {
