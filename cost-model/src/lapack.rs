@@ -113,18 +113,23 @@ const fn job(guess: Guess, cpu: f64, gpu: f64) -> Guess {
 /// From the kernels' times of docs/performance/lapack.md (H200, n = 2048 to 8192) and of 16 CPU threads at n = 4000
 /// there (2026-12-02): potrf 65 ms, getrf 99, geqrf 427, syevd 2355, gesdd 7449, geev 14038 against 155 of the
 /// product. The CPU's efficiency is a third higher than measured, since fewer threads lose less; the GPU is charged
-/// [`UNMEASURED`] on top. What has no figure there (potri, orgqr, ormqr, syevr, gesvd, the solves) is chosen after
-/// its kin; values alone are guesses, but for gesdd, which takes as long on the GPU.
-const GUESSES: [Guess; 17] = [
+/// [`UNMEASURED`] on top. What has no figure there (potri, trtri, lauum, gelqf, gels, orgqr, ormqr, syevr, gesvd, the
+/// solves) is chosen after its kin; values alone are guesses, but for gesdd, which takes as long on the GPU.
+const GUESSES: [Guess; 22] = [
     guess(Op::Potrf, 0.5, 0.75, 0.4e-6),
     guess(Op::Posv, 0.5, 0.6, 0.6e-6),
     guess(Op::Potri, 0.5, 0.4, 3e-6),
+    guess(Op::Trtri, 0.5, 0.4, 1.5e-6),
+    guess(Op::Lauum, 0.5, 0.25, 1e-6),
+    guess(Op::Trtrs, 0.7, 0.5, 1e-6),
     guess(Op::Getrf, 0.65, 0.5, 3.2e-6),
     guess(Op::Gesv, 0.65, 0.5, 3.6e-6),
     guess(Op::Getri, 0.65, 0.4, 3e-6),
     guess(Op::Getrs, 0.7, 0.5, 1e-6),
     guess(Op::Potrs, 0.7, 0.5, 1e-6),
     guess(Op::Geqrf, 0.35, 0.35, 5e-6),
+    guess(Op::Gelqf, 0.35, 0.3, 6e-6),
+    guess(Op::Gels, 0.35, 0.3, 8e-6),
     guess(Op::Orgqr, 0.5, 0.4, 4e-6),
     guess(Op::Ormqr, 0.6, 0.4, 4e-6),
     job(guess(Op::Syev, 0.2, 0.0915, 13e-6), 0.15, 0.6),

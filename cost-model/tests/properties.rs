@@ -233,7 +233,7 @@ fn a_family_without_curves_stays_on_the_cpu() {
 
 /// A square call of a LAPACK family, with one right-hand side where it solves.
 fn lapack(op: Op, precision: Precision, letters: &str, n: u64) -> Shape {
-    let solves = matches!(op, Op::Gesv | Op::Posv | Op::Getrs | Op::Potrs);
+    let solves = matches!(op, Op::Gesv | Op::Posv | Op::Getrs | Op::Potrs | Op::Trtrs);
     Shape {
         op,
         letters: option_letters(letters),

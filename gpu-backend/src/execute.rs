@@ -36,6 +36,15 @@ const POPULATE_MIN_BYTES: usize = 4 << 20;
 /// # Errors
 /// Any [`Failure`], by the contract of `Backend::run`.
 pub fn run(device: &Device, call: &mut Level3Call<'_>) -> Result<Timing, Failure> {
+    let counted = call.op;
+    run_as(device, call, counted)
+}
+
+/// The same, counted as a call of another family.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_as(device: &Device, call: &mut Level3Call<'_>, counted: Op) -> Result<Timing, Failure> {
     device.health.check()?;
     check(call)?;
     let start = Instant::now();
@@ -52,7 +61,7 @@ pub fn run(device: &Device, call: &mut Level3Call<'_>) -> Result<Timing, Failure
         &program,
         &mut work,
         scratch.as_mut(),
-        (start, limit),
+        (start, limit, counted),
     );
     let lost = device.health.check().is_err();
     drop(work);
@@ -64,7 +73,7 @@ pub fn run(device: &Device, call: &mut Level3Call<'_>) -> Result<Timing, Failure
     let timing = done?;
     device
         .counts
-        .of(call.op)
+        .of(counted)
         .calls
         .fetch_add(1, Ordering::Relaxed);
     Ok(timing)
@@ -91,14 +100,15 @@ fn check(call: &Level3Call<'_>) -> Result<(), Failure> {
 /// True if a diagonal element is 0 or -0.
 pub fn has_zero_diagonal(a: &MatRef<'_>, precision: Precision) -> bool {
     let order = a.rows().min(a.cols());
-    let part_bytes = part_bytes(precision);
-    (0..order).any(|i| {
-        let element = a.column_piece(i, i, 1);
-        // Without the sign bit of each part, which is the highest bit of its last byte.
-        element.chunks_exact(part_bytes).all(|part| {
-            let (last, rest) = part.split_last().expect("4 or 8 bytes");
-            last & 0x7f == 0 && rest.iter().all(|&byte| byte == 0)
-        })
+    (0..order).any(|i| is_zero(a.column_piece(i, i, 1), precision))
+}
+
+/// True if an element is 0 or -0.
+pub fn is_zero(element: &[u8], precision: Precision) -> bool {
+    // Without the sign bit of each part, which is the highest bit of its last byte.
+    element.chunks_exact(part_bytes(precision)).all(|part| {
+        let (last, rest) = part.split_last().expect("4 or 8 bytes");
+        last & 0x7f == 0 && rest.iter().all(|&byte| byte == 0)
     })
 }
 
@@ -206,7 +216,7 @@ fn stream<'d>(
     program: &Program,
     work: &mut Work<'d>,
     scratch: Option<&mut Scratch>,
-    (start, limit): (Instant, Duration),
+    (start, limit, counted): (Instant, Duration, Op),
 ) -> Result<Timing, Failure> {
     let precision = call.precision;
     let elem_bytes = precision.elem_bytes();
@@ -263,7 +273,7 @@ fn stream<'d>(
         precision,
         pedantic,
         solver: None,
-        op: call.op,
+        op: counted,
         limit,
     };
     // SAFETY: the operands and the result are borrowed through `call`, scratch and block by this

@@ -357,21 +357,21 @@ impl Cuda {
         }
     }
 
-    /// Queues C := A^H, where C is m x n.
+    /// Queues C := op(A), where C is m x n; pointers with leading dimensions.
     ///
     /// # Safety
     /// As for [`Cuda::kernel`].
-    pub unsafe fn transpose(
+    pub unsafe fn matrix_copy(
         &self,
         geams: &sys::Geams,
         h: &BlasHandle,
         d: &DeviceKernel<'_>,
-        ((m, n), a, c): ((usize, usize), Place, Place),
+        (trans, (m, n)): (Trans, (usize, usize)),
+        ((a, lda), (c, ldc)): ((*mut c_void, i64), (*mut c_void, i64)),
     ) -> Result<(), CudaError> {
         let (name, function) = geams.geam[d.number().0];
-        let (op, none) = (d.operation(Trans::C), d.operation(Trans::N));
+        let (op, none) = (d.operation(trans), d.operation(Trans::N));
         let (one, zero) = (d.scalar(Scalar::ONE), d.scalar(Scalar::ZERO));
-        let ((a, lda), (c, ldc)) = (d.at(a), d.at(c));
         let (m, n) = (m as i64, n as i64);
         let (one, zero) = (one.pointer(), zero.pointer());
         // SAFETY: the operands are the caller's promise; with a factor of 0, C stands for B, which cuBLAS
@@ -485,7 +485,8 @@ pub fn fill(uplo: Uplo) -> sys::cublasFillMode_t {
     }
 }
 
-fn unit(diag: Diag) -> sys::cublasDiagType_t {
+/// A diagonal as cuBLAS and cuSOLVER take it.
+pub fn unit(diag: Diag) -> sys::cublasDiagType_t {
     match diag {
         Diag::N => sys::cublasDiagType_t::CUBLAS_DIAG_NON_UNIT,
         Diag::U => sys::cublasDiagType_t::CUBLAS_DIAG_UNIT,

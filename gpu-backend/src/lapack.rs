@@ -10,20 +10,21 @@
 use crate::copy::infinity_bits;
 use crate::device::{Device, Work};
 use crate::execute::{
-    Cutter, Running, Way, bytes_of, commit, fresh, has_zero_diagonal, in_place, internal, owned,
-    part_bytes, place,
+    self, Cutter, Running, Way, bytes_of, commit, fresh, has_zero_diagonal, in_place, internal,
+    is_zero, owned, part_bytes, place,
 };
-use crate::kernel::{DeviceKernel, environment_asks_otherwise};
+use crate::kernel::{Arithmetic, DeviceKernel, environment_asks_otherwise};
 use crate::overlap::overlaps;
 use crate::plan::keeping::keeping_pays;
 use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
-use crate::plan::program::Operand;
+use crate::plan::program::{Kernel, Operand, Program};
 use crate::scratch::Scratch;
 use crate::solver::{Refused, Solver, Workspace, nowhere};
 use crate::staging::job::{Look, Pieces};
 use crate::testing;
 use call::{
-    Failure, LapackCall, MatMut, MatRef, Matrix, Op, Precision, Timing, Vector, VectorKind,
+    Diag, Failure, LapackCall, Level3Call, MatMut, MatRef, Matrix, Op, Precision, Scalar, Side,
+    Timing, Trans, Vector, VectorKind,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -50,6 +51,9 @@ impl From<Failure> for Missed {
 /// # Errors
 /// Any [`Failure`], by the contract of `Backend::run`.
 pub fn run(device: &Device, call: &mut LapackCall<'_>) -> Result<Timing, Failure> {
+    if call.op == Op::Trtrs {
+        return triangular_solve(device, call);
+    }
     device.health.check()?;
     if environment_asks_otherwise(|name| std::env::var_os(name)) {
         return Err(Failure::Unsupported(
@@ -75,6 +79,36 @@ pub fn run(device: &Device, call: &mut LapackCall<'_>) -> Result<Timing, Failure
     }
 }
 
+/// trtrs: the triangular solve of BLAS, which looks for zeros on the diagonal of its own.
+fn triangular_solve(device: &Device, call: &mut LapackCall<'_>) -> Result<Timing, Failure> {
+    let options = (call.uplo(), call.trans(), call.diag());
+    let (Some(uplo), Some(transa), Some(diag)) = options else {
+        return Err(internal("a triangular system without its options"));
+    };
+    let [a, b, ..] = &mut call.matrices;
+    let (Some(a), Some(Matrix::InOut(b))) = (a, b) else {
+        return Err(internal("a triangular system without its operands"));
+    };
+    let mut solve = Level3Call {
+        op: Op::Trsm,
+        precision: call.precision,
+        side: Side::L,
+        uplo,
+        transa,
+        transb: Trans::N,
+        diag,
+        m: call.n,
+        n: call.k,
+        k: call.n,
+        alpha: Scalar::ONE,
+        beta: Scalar::ZERO,
+        a: a.as_ref(),
+        b: None,
+        c: b.reborrow(),
+    };
+    execute::run_as(device, &mut solve, Op::Trtrs)
+}
+
 /// Refuses what the CPU library must do.
 fn check(call: &LapackCall<'_>) -> Result<(), Failure> {
     let of_vectors = call.vectors.iter().flatten().map(|v| &v.data);
@@ -87,37 +121,15 @@ fn check(call: &LapackCall<'_>) -> Result<(), Failure> {
             }
         }
     }
-    let factored = matches!(call.op, Op::Getrs | Op::Getri | Op::Potrs | Op::Potri);
+    let factored = matches!(call.op, Op::Getrs | Op::Getri | Op::Potrs | Op::Potri)
+        || call.op == Op::Trtri && call.diag() == Some(Diag::N);
     if factored
         && let Some(a) = &call.matrices[0]
         && has_zero_diagonal(&a.as_ref(), call.precision)
     {
         return Err(Failure::Unsupported("a zero on the diagonal"));
     }
-    if call.op == Op::Gesv
-        && call.precision.is_complex()
-        && let Some(a) = &call.matrices[0]
-        && !is_unscaled(
-            first_column(&a.as_ref(), call.precision),
-            part_bytes(call.precision),
-        )
-    {
-        return Err(Failure::Unsupported("quotients that LAPACK scales"));
-    }
     Ok(())
-}
-
-/// Bits of the largest part of an element of the first column, among which the first pivot is.
-fn first_column(a: &MatRef<'_>, precision: Precision) -> u64 {
-    let parts = a.column_piece(0, 0, a.rows());
-    let bits = |part: &[u8]| match part {
-        [a, b, c, d] => u64::from(u32::from_ne_bytes([*a, *b, *c, *d]) & (u32::MAX >> 1)),
-        part => part
-            .try_into()
-            .map_or(0, |part| u64::from_ne_bytes(part) & (u64::MAX >> 1)),
-    };
-    let parts = parts.chunks_exact(part_bytes(precision)).map(bits);
-    parts.max().unwrap_or(0)
 }
 
 /// An upper bound of the call's floating-point operations, for the limits of waits: the SVD's.
@@ -314,7 +326,9 @@ fn prepare<'d>(
     }
     handle.reserve(size.host_bytes)?;
     let buffers = plan.program.bytes(elem_bytes);
-    let needed_bytes = buffers.saturating_add(size.device_bytes as u64);
+    let needed_bytes = buffers
+        .saturating_add(size.device_bytes as u64)
+        .saturating_add(blas_bytes(device, &plan.program));
     device.pool.check_back_off(needed_bytes)?;
     let tried = device.pool.counts().0;
     match work.take_block(needed_bytes) {
@@ -323,6 +337,15 @@ fn prepare<'d>(
             device.pool.note_refusal(&failure, needed_bytes, tried);
             Err(failure)
         }
+    }
+}
+
+/// Device memory for cuBLAS, which comes first in the block, where the program has kernels of its.
+fn blas_bytes(device: &Device, program: &Program) -> u64 {
+    let mut kernels = program.steps.iter().flat_map(|s| &s.kernels);
+    match kernels.any(|k| !matches!(k, Kernel::Solver(_))) {
+        true => device.workspace_bytes(),
+        false => 0,
     }
 }
 
@@ -338,7 +361,8 @@ fn stream<'d>(
 ) -> Result<Timing, Missed> {
     let (precision, program) = (call.precision, &plan.program);
     let elem_bytes = precision.elem_bytes();
-    let matrices = place(program, work.address(), elem_bytes);
+    let blas_bytes = blas_bytes(device, program);
+    let matrices = place(program, work.address() + blas_bytes, elem_bytes);
     let cutter = Cutter {
         device,
         program,
@@ -399,19 +423,31 @@ fn stream<'d>(
         }
     }
     pieces.downloads.sort_by_key(|d| d.step);
-    let look = match (program.unscaled_only, program.finite_only) {
-        (true, _) => Look::Largest(part_bytes(precision)),
+    let look = match (program.unscaled_steps, program.finite_only) {
+        (1.., _) => Look::Largest(part_bytes(precision)),
         (_, true) => Look::Finite(part_bytes(precision)),
         _ => Look::Nothing,
     };
-    work.mark(0).map_err(|e| device.health.note(&e))?;
-    let at = work.address() + program.bytes(elem_bytes);
+    let (mark, _) = work.mark(0).map_err(|e| device.health.note(&e))?;
+    let mut pedantic = true;
+    if blas_bytes > 0 {
+        let address = work.address();
+        let lane = work.lane();
+        let cuda = &device.cuda;
+        let note = |e| device.health.note_blas(cuda, mark, &e);
+        pedantic = cuda
+            .set_arithmetic(&lane.handle, precision, Arithmetic::Pinned)
+            .map_err(note)?;
+        // SAFETY: the workspace is the first part of the block, which outlives the queued work.
+        unsafe { cuda.set_workspace(&lane.handle, address, blas_bytes as usize) }.map_err(note)?;
+    }
+    let at = work.address() + blas_bytes + program.bytes(elem_bytes);
     let running = Running {
         device,
         program,
         matrices: &matrices,
         precision,
-        pedantic: true,
+        pedantic,
         solver: Some((solver, (at, workspace))),
         op: call.op,
         limit,
@@ -422,7 +458,11 @@ fn stream<'d>(
     // scratch tiles and write the results only after the downloads that fill the scratch are over; results that are
     // kept are written only after everything has been read.
     let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
-    if program.unscaled_only && !is_unscaled(guard.largest(), part_bytes(precision)) {
+    let largest = (0..program.unscaled_steps).map(|step| guard.largest(step));
+    if !largest
+        .into_iter()
+        .all(|bits| is_unscaled(bits, part_bytes(precision)))
+    {
         return Err(Failure::Unsupported("a matrix that LAPACK scales").into());
     }
     judge(call, plan, shorts)?;
@@ -490,9 +530,17 @@ fn is_accurate(estimate: f64, largest: f64, call: &LapackCall<'_>) -> bool {
 /// Fails if a kernel did, or if eigenvalues do not come in LAPACK's order.
 fn judge(call: &LapackCall<'_>, plan: &Plan, shorts: &[Short]) -> Result<(), Failure> {
     for short in shorts {
-        if let Role::Info(failed) = short.vector.role
-            && short.int(0) != 0
-        {
+        let failed = match short.vector.role {
+            Role::Info(failed) => (short.int(0) != 0).then_some(failed),
+            Role::Pivots(failed) => {
+                let diagonal = short.view();
+                let is_zero =
+                    |i| diagonal.is_some_and(|d| is_zero(d.column_piece(0, i, 1), call.precision));
+                (0..short.vector.len).any(is_zero).then_some(failed)
+            }
+            _ => None,
+        };
+        if let Some(failed) = failed {
             return Err(Failure::Unsupported(failed));
         }
     }

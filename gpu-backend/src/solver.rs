@@ -8,13 +8,13 @@
 //! here while such a variable is set: see [`crate::lapack`].
 
 use crate::error::{CudaError, Origin};
-use crate::kernel::{DeviceKernel, OnDevice, fill, side};
+use crate::kernel::{DeviceKernel, OnDevice, fill, side, unit};
 use crate::plan::program::{self, Kernel, Place};
 use crate::result::{BlasHandle, Cuda, DeviceAddress, Stream};
 use crate::staging::with_signals_blocked;
 use crate::sys::{self, Code, cudaDataType_t};
 use crate::testing;
-use call::{Failure, Precision};
+use call::{Failure, Precision, Trans};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
@@ -188,6 +188,11 @@ impl Solver {
         self.geams.as_ref().filter(|_| !testing::is_older())
     }
 
+    /// Xtrtri with its question for the workspace, where the library has them.
+    fn trtri(&self) -> Option<(sys::TrtriSize, sys::Trtri)> {
+        self.newer.trtri.filter(|_| !testing::is_older())
+    }
+
     /// Xgeev with its question for the workspace, where the library has them.
     fn geev(&self) -> Option<(sys::GeevSize, sys::Geev)> {
         self.newer.geev.filter(|_| !testing::is_older())
@@ -213,10 +218,14 @@ impl Solver {
         // SAFETY: the handles are live, the functions read sizes only and write two size_t or one int.
         let (name, code) = unsafe {
             match kernel {
-                S::Transpose { .. } if self.geams().is_none() => {
-                    return Err(Refused::Unsupported("transposition with this cuBLAS"));
+                S::Transpose { .. } | S::Diagonal { .. } if self.geams().is_none() => {
+                    return Err(Refused::Unsupported(
+                        "transposition and copies with this cuBLAS",
+                    ));
                 }
                 S::Transpose { .. }
+                | S::Diagonal { .. }
+                | S::Zero { .. }
                 | S::RealDiagonal { .. }
                 | S::Identity { .. }
                 | S::Potrs { .. }
@@ -229,6 +238,18 @@ impl Solver {
                         raw, params, uplo, n as i64, own, a, lda, own, on_device, on_host,
                     );
                     ("cusolverDnXpotrf_bufferSize", code)
+                }
+                S::Trtri {
+                    uplo, diag, n, a, ..
+                } => {
+                    let Some((size, _)) = self.trtri() else {
+                        return Err(Refused::Unsupported(
+                            "the inverse of a triangle with this cuSOLVER",
+                        ));
+                    };
+                    let ((a, lda), uplo, diag) = (d.at(a), fill(uplo), unit(diag));
+                    let code = size(raw, uplo, diag, n as i64, own, a, lda, on_device, on_host);
+                    ("cusolverDnXtrtri_bufferSize", code)
                 }
                 S::Getrf {
                     size: (m, n), a, ..
@@ -411,11 +432,24 @@ impl Solver {
         let Kernel::Solver(kernel) = *d.kernel else {
             return Ok(());
         };
-        if let S::Transpose { size, a, c } = kernel {
+        let copy = match kernel {
+            S::Transpose { size, a, c } => Some((Trans::C, size, (d.at(a), d.at(c)))),
+            // A row whose elements are a column and a row apart.
+            S::Diagonal { n, a, d: to } => {
+                let ((a, lda), (to, _)) = (d.at(a), d.at(to));
+                Some((Trans::N, (1, n), ((a, lda + 1), (to, 1))))
+            }
+            _ => None,
+        };
+        if let Some((trans, size, operands)) = copy {
             let geams = self.geams.as_ref();
             let geams = geams.ok_or_else(|| missing("cublasDgeam_64"))?;
             // SAFETY: the caller's promise.
-            return unsafe { cuda.transpose(geams, blas, d, (size, a, c)) };
+            return unsafe { cuda.matrix_copy(geams, blas, d, (trans, size), operands) };
+        }
+        if let S::Zero { size, c } = kernel {
+            // SAFETY: the caller's promise.
+            return unsafe { zero(cuda, d, (size, c), h.stream) };
         }
         if let S::RealDiagonal { n, a } = kernel {
             // SAFETY: the caller's promise.
@@ -447,9 +481,11 @@ impl Solver {
         let run = || unsafe {
             match kernel {
                 // Done above.
-                S::Transpose { .. } | S::RealDiagonal { .. } | S::Identity { .. } => {
-                    ("", sys::SUCCESS)
-                }
+                S::Transpose { .. }
+                | S::Diagonal { .. }
+                | S::Zero { .. }
+                | S::RealDiagonal { .. }
+                | S::Identity { .. } => ("", sys::SUCCESS),
                 S::Potrf {
                     uplo,
                     n,
@@ -510,6 +546,33 @@ impl Solver {
                     let lda = int(lda as usize);
                     let code = potri(raw, fill(uplo), int(n), a, lda, on_device, lwork, info(i));
                     (name, code)
+                }
+                S::Trtri {
+                    uplo,
+                    diag,
+                    n,
+                    a,
+                    info: i,
+                } => {
+                    let Some((_, trtri)) = self.newer.trtri else {
+                        return ("cusolverDnXtrtri", u32::MAX);
+                    };
+                    let ((a, lda), uplo, diag) = (d.at(a), fill(uplo), unit(diag));
+                    let code = trtri(
+                        raw,
+                        uplo,
+                        diag,
+                        n as i64,
+                        own,
+                        a,
+                        lda,
+                        on_device,
+                        device_bytes,
+                        on_host,
+                        host_bytes,
+                        info(i),
+                    );
+                    ("cusolverDnXtrtri", code)
                 }
                 S::Getrf {
                     size: (m, n),
@@ -813,6 +876,23 @@ unsafe fn real_diagonal(
     unsafe { cuda.fill_2d(to, 0, (part_bytes / size_of::<u32>(), n), stream) }
 }
 
+/// Queues zeros.
+///
+/// # Safety
+/// As for [`Solver::kernel`].
+unsafe fn zero(
+    cuda: &Cuda,
+    d: &DeviceKernel<'_>,
+    ((m, n), c): ((usize, usize), Place),
+    stream: Stream,
+) -> Result<(), CudaError> {
+    let elem_bytes = d.precision.elem_bytes();
+    let matrix = d.matrices[c.buffer];
+    let columns = (matrix.element(c.row0, c.col0, elem_bytes), matrix.ld_bytes);
+    // SAFETY: the caller's promise: m x n elements lie in the buffer.
+    unsafe { cuda.fill_2d(columns, 0, (m * elem_bytes / size_of::<u32>(), n), stream) }
+}
+
 /// Queues an identity matrix: zeros, and then the one word of 1 that is not 0 on the diagonal.
 ///
 /// # Safety
@@ -834,8 +914,7 @@ unsafe fn identity(
     };
     // SAFETY: the caller's promise: n x n elements lie in the buffer.
     unsafe {
-        let columns = (first, matrix.ld_bytes);
-        cuda.fill_2d(columns, 0, (n * elem_bytes / WORD, n), stream)?;
+        zero(cuda, d, ((n, n), c), stream)?;
         let diagonal = (first + at as u64, matrix.ld_bytes + elem_bytes);
         cuda.fill_2d(diagonal, word, (1, n), stream)
     }

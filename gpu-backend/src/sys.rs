@@ -424,6 +424,35 @@ pub type Geev = unsafe extern "C" fn(
     *mut c_int,
 ) -> Code;
 
+/// `cusolverDnXtrtri_bufferSize`: uplo, diag, n, type, A, lda, bytes on the device and on the host.
+pub type TrtriSize = unsafe extern "C" fn(
+    SolverRaw,
+    cublasFillMode_t,
+    cublasDiagType_t,
+    i64,
+    cudaDataType_t,
+    *mut c_void,
+    i64,
+    *mut usize,
+    *mut usize,
+) -> Code;
+
+/// `cusolverDnXtrtri`: uplo, diag, n, type, A, lda, workspaces, info.
+pub type Trtri = unsafe extern "C" fn(
+    SolverRaw,
+    cublasFillMode_t,
+    cublasDiagType_t,
+    i64,
+    cudaDataType_t,
+    *mut c_void,
+    i64,
+    *mut c_void,
+    usize,
+    *mut c_void,
+    usize,
+    *mut c_int,
+) -> Code;
+
 /// `cusolverDnSetDeterministicMode`.
 pub type SetDeterministic = unsafe extern "C" fn(SolverRaw, c_int) -> Code;
 
@@ -431,6 +460,8 @@ pub type SetDeterministic = unsafe extern "C" fn(SolverRaw, c_int) -> Code;
 pub struct SolverNewer {
     /// From cuSOLVER 11.7 (CUDA 12.8) on.
     pub geev: Option<(GeevSize, Geev)>,
+    /// Documented from CUDA 11.4 on; without it trtri is the CPU library's.
+    pub trtri: Option<(TrtriSize, Trtri)>,
     /// From cuSOLVER 11.5 (CUDA 12.2) on.
     pub set_deterministic: Option<SetDeterministic>,
 }
@@ -446,9 +477,12 @@ impl SolverNewer {
         unsafe {
             let size = library.get::<GeevSize>(b"cusolverDnXgeev_bufferSize\0");
             let geev = library.get::<Geev>(b"cusolverDnXgeev\0");
+            let trtri_size = library.get::<TrtriSize>(b"cusolverDnXtrtri_bufferSize\0");
+            let trtri = library.get::<Trtri>(b"cusolverDnXtrtri\0");
             let mode = library.get::<SetDeterministic>(b"cusolverDnSetDeterministicMode\0");
             Self {
                 geev: size.ok().map(|s| *s).zip(geev.ok().map(|g| *g)),
+                trtri: trtri_size.ok().map(|s| *s).zip(trtri.ok().map(|t| *t)),
                 set_deterministic: mode.ok().map(|m| *m),
             }
         }

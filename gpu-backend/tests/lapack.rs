@@ -5,8 +5,8 @@ mod common;
 
 use call::{Failure, Op, Precision, VectorKind};
 use common::lapack::{
-    Case, Full, Intent, THRESHOLD, eps, geev_case, hermitian, one_of_each, orthogonal, small,
-    svd_case,
+    Case, Full, Intent, THRESHOLD, adjoint, eps, geev_case, gels_case, hermitian, one_of_each,
+    orthogonal, small, svd_case,
 };
 use common::{Matrix, Number, Random, modulus};
 use gpu_backend::{Gpu, testing};
@@ -309,6 +309,260 @@ fn options_of_ormqr(precision: Precision) -> [(&'static str, bool, bool); 4] {
     }
 }
 
+/// A triangular matrix whose inverse is small; a unit diagonal is stored as NaN.
+fn triangular(
+    precision: Precision,
+    n: usize,
+    (upper, unit): (bool, bool),
+    random: &mut Random,
+) -> Matrix {
+    let x = Matrix::random(precision, n, n, n, random);
+    let scale = 1.0 / n as f64;
+    let mut a = Matrix::filled(precision, n, n, n + 1, |i, j| {
+        let (re, im) = x.get(i, j);
+        match (i == j, unit) {
+            (true, true) => (f64::NAN, f64::NAN),
+            (true, false) => (2.0 + re, im),
+            _ => (re * scale, im * scale),
+        }
+    });
+    poison_other_triangle(&mut a, upper);
+    a
+}
+
+/// What the triangle stands for.
+fn whole_triangle(a: &Matrix, (upper, unit): (bool, bool)) -> Full {
+    Full::new(a.rows, a.cols, |i, j| match (i == j, (i < j) == upper) {
+        (true, _) if unit => (1.0, 0.0),
+        (true, _) | (_, true) => a.get(i, j),
+        _ => (0.0, 0.0),
+    })
+}
+
+#[test]
+fn triangular_systems_inverses_and_products() {
+    let mut random = Random(220);
+    for (precision, n) in every() {
+        for (uplo, diag) in [("U", "N"), ("L", "U"), ("U", "U"), ("L", "N")] {
+            let kind = (uplo == "U", diag == "U");
+            let a = triangular(precision, n, kind, &mut random);
+            let whole = whole_triangle(&a, kind);
+            let letters = match (uplo, diag) {
+                ("U", "N") => ["UN", "UNN", "UTN", "UCN"],
+                ("U", _) => ["UU", "UNU", "UTU", "UCU"],
+                (_, "N") => ["LN", "LNN", "LTN", "LCN"],
+                _ => ["LU", "LNU", "LTU", "LCU"],
+            };
+            let trtri = Case::new(Op::Trtri, precision, letters[0], (n, n, n))
+                .matrix(a.clone(), Intent::InOut);
+            if kind.1 && n == 1 {
+                refused(&trtri, "nothing to compute");
+            } else {
+                let done = trtri.done(gpu());
+                assert_other_triangle_poisoned(done.mat(0), kind.0);
+                if kind.1 {
+                    assert!((0..n).all(|i| done.mat(0).get(i, i).0.is_nan()));
+                }
+                let inverse = whole_triangle(done.mat(0), kind);
+                let size = n as f64 * whole.norm() * inverse.norm();
+                let error = whole.times(&inverse).minus(&Full::identity(n)).norm();
+                small(&done.name(), error, size, precision);
+            }
+            for letters in &letters[1..] {
+                let b = Matrix::random(precision, n, 4, n + 2, &mut random);
+                // A unit diagonal that is NaN is the CPU library's, as in trsm.
+                let stored = Matrix::filled(precision, n, n, n, |i, j| match i == j && kind.1 {
+                    true => (9.0, 9.0),
+                    false => a.get(i, j),
+                });
+                let case = Case::new(Op::Trtrs, precision, letters, (n, n, 4))
+                    .matrix(stored, Intent::In)
+                    .matrix(b.clone(), Intent::InOut);
+                let op = Full::new(n, n, |i, j| match letters.as_bytes()[1] {
+                    b'N' => whole.at(i, j),
+                    b'T' => whole.at(j, i),
+                    _ => (whole.at(j, i).0, -whole.at(j, i).1),
+                });
+                solved(&case, &op, &b);
+            }
+        }
+        for letters in ["U", "L"] {
+            let upper = letters == "U";
+            let a = triangular(precision, n, (upper, false), &mut random);
+            let mut f = whole_triangle(&a, (upper, false));
+            for i in 0..n {
+                // LAPACK takes the diagonal as real.
+                f.data[i * n + i].1 = 0.0;
+            }
+            let done = Case::new(Op::Lauum, precision, letters, (n, n, n))
+                .matrix(a, Intent::InOut)
+                .done(gpu());
+            assert_other_triangle_poisoned(done.mat(0), upper);
+            let right = match upper {
+                true => f.times(&f.adjoint()),
+                false => f.adjoint().times(&f),
+            };
+            let error = whole(done.mat(0), upper).minus(&right).norm();
+            small(&done.name(), error, n as f64 * right.norm(), precision);
+        }
+    }
+}
+
+/// LAPACK's own A = L Q, by its reflectors: from the QR factorisation of A^H, made here with the device's geqrf.
+#[test]
+fn lq_factors_are_the_adjoints_of_qr_factors() {
+    let mut random = Random(221);
+    for (precision, n) in every() {
+        for (m, n) in [(n, n), (n + 11, n), (n, n + 30)] {
+            let a = Matrix::random(precision, m, n, m + 2, &mut random);
+            let k = m.min(n);
+            let lq = Case::new(Op::Gelqf, precision, "", (m, n, n))
+                .matrix(a.clone(), Intent::InOut)
+                .vector(VectorKind::Same, k, Intent::Out)
+                .done(gpu());
+            let turned = Matrix::filled(precision, n, m, n, |i, j| {
+                let (re, im) = a.get(j, i);
+                (re, -im)
+            });
+            let qr = Case::new(Op::Geqrf, precision, "", (n, m, m))
+                .matrix(turned, Intent::InOut)
+                .vector(VectorKind::Same, k, Intent::Out)
+                .done(gpu());
+            assert_eq!(lq.vectors[0].body(), qr.vectors[0].body(), "{}", lq.name());
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let (re, im) = qr.mat(0).get(j, i);
+                assert_eq!(lq.mat(0).get(i, j), (re, -im), "{} ({i}, {j})", lq.name());
+            }
+        }
+    }
+}
+
+/// A X for op(A) = A or its adjoint.
+fn op_of(a: &Matrix, letters: &str) -> Full {
+    match letters {
+        "N" => Full::of(a),
+        _ => Full::of(a).adjoint(),
+    }
+}
+
+/// LAPACK's qrt14, qrt16 and qrt17 in other words: the residual is orthogonal to op(A)'s columns; its length stands
+/// in B's last rows; the shortest solution is a combination of op(A)'s rows.
+fn least_squares_checked(done: &Case, op: &Full, b: &Full, full_rank: bool) {
+    let (precision, name) = (done.precision, done.name());
+    let (rows, cols) = (op.rows, op.cols);
+    let left = Full::of(done.mat(1));
+    let x = left.leading(cols, b.cols);
+    let b = b.leading(rows, b.cols);
+    let residual = b.minus(&op.times(&x));
+    let most = rows.max(cols) as f64;
+    let size = most * (op.norm() * x.norm() + b.norm());
+    let seen = op.adjoint().times(&residual).norm();
+    small(
+        &format!("{name}: gradient"),
+        seen,
+        size * op.norm().max(1.0),
+        precision,
+    );
+    if rows > cols && full_rank {
+        for j in 0..b.cols {
+            let sum = |range: std::ops::Range<usize>, of: &Full| {
+                range
+                    .map(|i| modulus(of.at(i, j)).powi(2))
+                    .sum::<f64>()
+                    .sqrt()
+            };
+            let error = (sum(cols..rows, &left) - sum(0..rows, &residual)).abs();
+            small(&format!("{name}: residual"), error, size, precision);
+        }
+    }
+}
+
+#[test]
+fn least_squares_and_shortest_solutions() {
+    let mut random = Random(222);
+    for (precision, n) in every() {
+        for (m, n) in [(n, n), (n + 25, n), (n, n + 25), (5 * n, n)] {
+            for letters in ["N", adjoint(precision)] {
+                let a = Matrix::random(precision, m, n, m + 1, &mut random);
+                let mut case = gels_case(precision, letters, &a, 3, &mut random);
+                let op = op_of(&a, letters);
+                if let Some((b, _)) = &mut case.matrices[1] {
+                    // LAPACK does not read these.
+                    for (i, j) in (op.rows..b.rows).flat_map(|i| (0..3).map(move |j| (i, j))) {
+                        b.set(i, j, (f64::NAN, f64::NAN));
+                    }
+                }
+                let b = Full::of(case.mat(1));
+                let done = case.clone().done(gpu());
+                least_squares_checked(&done, &op, &b, true);
+                // The factors are geqrf's or gelqf's.
+                let factor = if m >= n { Op::Geqrf } else { Op::Gelqf };
+                let alone = Case::new(factor, precision, "", (m, n, n))
+                    .matrix(a.clone(), Intent::InOut)
+                    .vector(VectorKind::Same, m.min(n), Intent::Out)
+                    .done(gpu());
+                assert!(done.mat(0).bytes == alone.mat(0).bytes, "{}", done.name());
+                if op.rows < op.cols {
+                    // Op(A) = F^H, X = F (F^H F)^-1 B lies in F's range: as short as any.
+                    let f = op.adjoint();
+                    let short =
+                        Matrix::filled(precision, f.rows, f.cols, f.rows, |i, j| f.at(i, j));
+                    let x = Full::of(done.mat(1));
+                    let mut back = gels_case(precision, "N", &short, 3, &mut random);
+                    if let Some((b, _)) = &mut back.matrices[1] {
+                        for (i, j) in (0..f.rows).flat_map(|i| (0..3).map(move |j| (i, j))) {
+                            b.set(i, j, x.at(i, j));
+                        }
+                    }
+                    let y = Full::of(back.done(gpu()).mat(1)).leading(f.cols, 3);
+                    let error = f.times(&y).minus(&x).norm();
+                    let size = f.rows as f64 * (f.norm() * y.norm() + x.norm());
+                    small(&format!("{}: range", done.name()), error, size, precision);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rank_deficient_and_scaled_least_squares_are_the_cpu_librarys() {
+    let mut random = Random(223);
+    for precision in Precision::ALL {
+        for (m, n) in [(30, 20), (20, 30)] {
+            let a = Matrix::random(precision, m, n, m, &mut random);
+            for at in [0, 7, 19] {
+                let mut case = gels_case(precision, "N", &a, 2, &mut random);
+                if let Some((a, _)) = &mut case.matrices[0] {
+                    for i in 0..m.max(n) {
+                        let (i, j) = if m > n { (i, at) } else { (at, i) };
+                        a.set(i, j, (0.0, 0.0));
+                    }
+                }
+                refused(&case, "a zero column");
+            }
+            // Each operand by itself: the other one's elements do not hide it.
+            let double = matches!(precision, Precision::D | Precision::Z);
+            for scale in if double {
+                [1e-200, 1e200]
+            } else {
+                [1e-25, 1e25]
+            } {
+                for operand in 0..2 {
+                    let mut case = gels_case(precision, "N", &a, 2, &mut random);
+                    if let Some((x, _)) = &mut case.matrices[operand] {
+                        let (rows, cols) = (x.rows, x.cols);
+                        for (i, j) in (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j))) {
+                            let (re, im) = x.get(i, j);
+                            x.set(i, j, (re * scale, im * scale));
+                        }
+                    }
+                    refused(&case, "scaled");
+                }
+            }
+        }
+    }
+}
+
 fn reals(case: &Case, number: usize) -> Vec<Number> {
     case.vectors[number].numbers(1)
 }
@@ -594,8 +848,8 @@ fn nan_and_infinity_are_the_cpu_librarys_business() {
         for case in one_of_each(precision, 20, &mut random) {
             for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 let mut case = case.clone();
-                let at = random.below(20);
                 if let Some((a, _)) = &mut case.matrices[0] {
+                    let at = random.below(a.rows.min(a.cols));
                     a.set(at, at, (bad, 0.0));
                 }
                 refused(&case, "not finite");
@@ -623,7 +877,10 @@ fn what_lapack_reports_is_a_failure_with_everything_as_it_was() {
                 }
                 refused(&case, "not solvable");
             }
-            if matches!(case.op, Op::Getrs | Op::Potrs | Op::Potri) {
+            if matches!(
+                case.op,
+                Op::Getrs | Op::Potrs | Op::Potri | Op::Trtri | Op::Trtrs
+            ) {
                 let mut zero = case.clone();
                 if let Some((a, _)) = &mut zero.matrices[0] {
                     a.set(3, 3, (0.0, 0.0));
@@ -663,6 +920,9 @@ fn matrices_that_lapack_scales_are_left_to_it() {
                         | Op::Getrs
                         | Op::Potrs
                         | Op::Potri
+                        | Op::Trtri
+                        | Op::Trtrs
+                        | Op::Lauum
                         | Op::Potrf
                         | Op::Posv
                 ) {
@@ -674,8 +934,8 @@ fn matrices_that_lapack_scales_are_left_to_it() {
                 }
                 let mut case = case.clone();
                 if let Some((a, _)) = &mut case.matrices[0] {
-                    for j in 0..20 {
-                        for i in 0..20 {
+                    for j in 0..a.cols {
+                        for i in 0..a.rows {
                             let (re, im) = a.get(i, j);
                             a.set(i, j, (re * scale, im * scale));
                         }
@@ -760,6 +1020,8 @@ fn what_older_libraries_lack_is_not_the_devices_trouble() {
         refused(&geev_case(Precision::D, "NV", &a), "no Xgeev");
         let wide = Matrix::random(Precision::D, n, 2 * n, n, &mut random);
         refused(&svd_case(Op::Gesdd, Precision::D, "S", &wide), "no geam");
+        let case = Case::new(Op::Trtri, Precision::D, "UN", (n, n, n));
+        refused(&case.matrix(a.clone(), Intent::InOut), "no Xtrtri");
     }
     svd_case(Op::Gesvd, Precision::D, "SS", &a).done(gpu());
     testing::set_older(false);
@@ -777,7 +1039,7 @@ fn a_workspace_that_does_not_fit_32_bits_is_refused() {
     if std::env::var_os(LENGTH).is_some() {
         let mut random = Random(217);
         for case in one_of_each(Precision::Z, 20, &mut random) {
-            if matches!(case.op, Op::Orgqr | Op::Ormqr | Op::Potri) {
+            if matches!(case.op, Op::Orgqr | Op::Ormqr | Op::Potri | Op::Gels) {
                 refused(&case, "a negative length");
             } else {
                 case.done(gpu());
@@ -817,9 +1079,9 @@ fn options_without_a_plan_are_refused() {
         .vector(VectorKind::Real, 9, Intent::Out)
         .vector(VectorKind::Integer, 18, Intent::Out);
     refused(&part, "a range of eigenvalues");
-    let other = Case::new(Op::Gels, Precision::D, "N", (9, 9, 1))
-        .matrix(a.clone(), Intent::InOut)
-        .matrix(a, Intent::InOut);
+    let other = Case::new(Op::Sytrf, Precision::D, "U", (9, 9, 9))
+        .matrix(a, Intent::InOut)
+        .vector(VectorKind::Integer, 9, Intent::Out);
     refused(&other, "a family without a plan");
 }
 

@@ -169,7 +169,10 @@ fn a_device_that_hangs_or_dies_is_given_up() {
             let calls = rehearse(&sim, &gpu, &case);
             gpu.shutdown();
             let mut kernels = calls.into_iter().map(|(f, _)| f);
-            kernels.find(|f| f.starts_with("cusolver") && !f.contains("bufferSize"))
+            kernels.find(|f| {
+                let solver = f.starts_with("cusolver") && !f.contains("bufferSize");
+                solver || ["trmm", "trsm"].iter().any(|blas| f.contains(blas))
+            })
         };
         let function = function.unwrap_or_else(|| panic!("{} has no kernel", case.name()));
         for kind in ["lost", "late", "hang"] {

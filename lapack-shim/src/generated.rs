@@ -39,6 +39,18 @@ static SPOSV_WORK: AtomicU64 = AtomicU64::new(0);
 static DPOSV_WORK: AtomicU64 = AtomicU64::new(0);
 static CPOSV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZPOSV_WORK: AtomicU64 = AtomicU64::new(0);
+static STRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static DTRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static CTRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static ZTRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static STRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static DTRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static CTRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static ZTRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static SLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
+static DLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
+static CLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
+static ZLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
 static SGEQRF_WORK: AtomicU64 = AtomicU64::new(0);
 static DGEQRF_WORK: AtomicU64 = AtomicU64::new(0);
 static CGEQRF_WORK: AtomicU64 = AtomicU64::new(0);
@@ -51,6 +63,14 @@ static SORMQR_WORK: AtomicU64 = AtomicU64::new(0);
 static DORMQR_WORK: AtomicU64 = AtomicU64::new(0);
 static CUNMQR_WORK: AtomicU64 = AtomicU64::new(0);
 static ZUNMQR_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELQF_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELQF_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELQF_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELQF_WORK: AtomicU64 = AtomicU64::new(0);
 static SSYEV_WORK: AtomicU64 = AtomicU64::new(0);
 static DSYEV_WORK: AtomicU64 = AtomicU64::new(0);
 static CHEEV_WORK: AtomicU64 = AtomicU64::new(0);
@@ -77,7 +97,7 @@ static CGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The threshold words of this library, one a routine.
-pub(crate) static THRESHOLDS: [Threshold; 68] = [
+pub(crate) static THRESHOLDS: [Threshold; 88] = [
     Threshold::new(13, b'S', 1, &SGETRF_WORK),
     Threshold::new(13, b'D', 1, &DGETRF_WORK),
     Threshold::new(13, b'C', 3, &CGETRF_WORK),
@@ -110,6 +130,18 @@ pub(crate) static THRESHOLDS: [Threshold; 68] = [
     Threshold::new(21, b'D', 3, &DPOSV_WORK),
     Threshold::new(21, b'C', 10, &CPOSV_WORK),
     Threshold::new(21, b'Z', 10, &ZPOSV_WORK),
+    Threshold::new(22, b'S', 1, &STRTRI_WORK),
+    Threshold::new(22, b'D', 1, &DTRTRI_WORK),
+    Threshold::new(22, b'C', 2, &CTRTRI_WORK),
+    Threshold::new(22, b'Z', 2, &ZTRTRI_WORK),
+    Threshold::new(23, b'S', 1, &STRTRS_WORK),
+    Threshold::new(23, b'D', 1, &DTRTRS_WORK),
+    Threshold::new(23, b'C', 4, &CTRTRS_WORK),
+    Threshold::new(23, b'Z', 4, &ZTRTRS_WORK),
+    Threshold::new(24, b'S', 1, &SLAUUM_WORK),
+    Threshold::new(24, b'D', 1, &DLAUUM_WORK),
+    Threshold::new(24, b'C', 2, &CLAUUM_WORK),
+    Threshold::new(24, b'Z', 2, &ZLAUUM_WORK),
     Threshold::new(28, b'S', 2, &SGEQRF_WORK),
     Threshold::new(28, b'D', 2, &DGEQRF_WORK),
     Threshold::new(28, b'C', 6, &CGEQRF_WORK),
@@ -122,6 +154,14 @@ pub(crate) static THRESHOLDS: [Threshold; 68] = [
     Threshold::new(30, b'D', 2, &DORMQR_WORK),
     Threshold::new(30, b'C', 8, &CUNMQR_WORK),
     Threshold::new(30, b'Z', 8, &ZUNMQR_WORK),
+    Threshold::new(31, b'S', 5, &SGELS_WORK),
+    Threshold::new(31, b'D', 5, &DGELS_WORK),
+    Threshold::new(31, b'C', 18, &CGELS_WORK),
+    Threshold::new(31, b'Z', 18, &ZGELS_WORK),
+    Threshold::new(36, b'S', 2, &SGELQF_WORK),
+    Threshold::new(36, b'D', 2, &DGELQF_WORK),
+    Threshold::new(36, b'C', 6, &CGELQF_WORK),
+    Threshold::new(36, b'Z', 6, &ZGELQF_WORK),
     Threshold::new(37, b'S', 9, &SSYEV_WORK),
     Threshold::new(37, b'D', 9, &DSYEV_WORK),
     Threshold::new(37, b'C', 39, &CHEEV_WORK),
@@ -182,6 +222,18 @@ unsafe extern "C" {
     pub(crate) fn gpu_offload_cpu_dposv_();
     pub(crate) fn gpu_offload_cpu_cposv_();
     pub(crate) fn gpu_offload_cpu_zposv_();
+    pub(crate) fn gpu_offload_cpu_strtri_();
+    pub(crate) fn gpu_offload_cpu_dtrtri_();
+    pub(crate) fn gpu_offload_cpu_ctrtri_();
+    pub(crate) fn gpu_offload_cpu_ztrtri_();
+    pub(crate) fn gpu_offload_cpu_strtrs_();
+    pub(crate) fn gpu_offload_cpu_dtrtrs_();
+    pub(crate) fn gpu_offload_cpu_ctrtrs_();
+    pub(crate) fn gpu_offload_cpu_ztrtrs_();
+    pub(crate) fn gpu_offload_cpu_slauum_();
+    pub(crate) fn gpu_offload_cpu_dlauum_();
+    pub(crate) fn gpu_offload_cpu_clauum_();
+    pub(crate) fn gpu_offload_cpu_zlauum_();
     pub(crate) fn gpu_offload_cpu_sgeqrf_();
     pub(crate) fn gpu_offload_cpu_dgeqrf_();
     pub(crate) fn gpu_offload_cpu_cgeqrf_();
@@ -194,6 +246,14 @@ unsafe extern "C" {
     pub(crate) fn gpu_offload_cpu_dormqr_();
     pub(crate) fn gpu_offload_cpu_cunmqr_();
     pub(crate) fn gpu_offload_cpu_zunmqr_();
+    pub(crate) fn gpu_offload_cpu_sgels_();
+    pub(crate) fn gpu_offload_cpu_dgels_();
+    pub(crate) fn gpu_offload_cpu_cgels_();
+    pub(crate) fn gpu_offload_cpu_zgels_();
+    pub(crate) fn gpu_offload_cpu_sgelqf_();
+    pub(crate) fn gpu_offload_cpu_dgelqf_();
+    pub(crate) fn gpu_offload_cpu_cgelqf_();
+    pub(crate) fn gpu_offload_cpu_zgelqf_();
     pub(crate) fn gpu_offload_cpu_ssyev_();
     pub(crate) fn gpu_offload_cpu_dsyev_();
     pub(crate) fn gpu_offload_cpu_cheev_();
@@ -381,185 +441,285 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    sgeqrf_ => gpu_offload_cpu_sgeqrf_, SGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[32], 2, &lapack::FORTRAN, None),
+    strtri_ => gpu_offload_cpu_strtri_, STRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[32], 2, &lapack::FORTRAN, None),
+    STRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    dtrtri_ => gpu_offload_cpu_dtrtri_, DTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[33], 2, &lapack::FORTRAN, None),
+    DTRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    ctrtri_ => gpu_offload_cpu_ctrtri_, CTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[34], 2, &lapack::FORTRAN, None),
+    CTRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    ztrtri_ => gpu_offload_cpu_ztrtri_, ZTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[35], 2, &lapack::FORTRAN, None),
+    ZTRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    strtrs_ => gpu_offload_cpu_strtrs_, STRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[36], 7, &lapack::FORTRAN, None),
+    STRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    dtrtrs_ => gpu_offload_cpu_dtrtrs_, DTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[37], 7, &lapack::FORTRAN, None),
+    DTRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    ctrtrs_ => gpu_offload_cpu_ctrtrs_, CTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[38], 7, &lapack::FORTRAN, None),
+    CTRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    ztrtrs_ => gpu_offload_cpu_ztrtrs_, ZTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[39], 7, &lapack::FORTRAN, None),
+    ZTRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    slauum_ => gpu_offload_cpu_slauum_, SLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[40], 0, &lapack::FORTRAN, None),
+    SLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    dlauum_ => gpu_offload_cpu_dlauum_, DLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[41], 0, &lapack::FORTRAN, None),
+    DLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    clauum_ => gpu_offload_cpu_clauum_, CLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[42], 0, &lapack::FORTRAN, None),
+    CLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    zlauum_ => gpu_offload_cpu_zlauum_, ZLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[43], 0, &lapack::FORTRAN, None),
+    ZLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    sgeqrf_ => gpu_offload_cpu_sgeqrf_, SGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[44], 2, &lapack::FORTRAN, None),
     SGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    dgeqrf_ => gpu_offload_cpu_dgeqrf_, DGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[33], 2, &lapack::FORTRAN, None),
+    dgeqrf_ => gpu_offload_cpu_dgeqrf_, DGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[45], 2, &lapack::FORTRAN, None),
     DGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    cgeqrf_ => gpu_offload_cpu_cgeqrf_, CGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[34], 2, &lapack::FORTRAN, None),
+    cgeqrf_ => gpu_offload_cpu_cgeqrf_, CGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[46], 2, &lapack::FORTRAN, None),
     CGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    zgeqrf_ => gpu_offload_cpu_zgeqrf_, ZGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[35], 2, &lapack::FORTRAN, None),
+    zgeqrf_ => gpu_offload_cpu_zgeqrf_, ZGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[47], 2, &lapack::FORTRAN, None),
     ZGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    sorgqr_ => gpu_offload_cpu_sorgqr_, SORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[36], 3, &lapack::FORTRAN, None),
+    sorgqr_ => gpu_offload_cpu_sorgqr_, SORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[48], 3, &lapack::FORTRAN, None),
     SORGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dorgqr_ => gpu_offload_cpu_dorgqr_, DORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[37], 3, &lapack::FORTRAN, None),
+    dorgqr_ => gpu_offload_cpu_dorgqr_, DORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[49], 3, &lapack::FORTRAN, None),
     DORGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cungqr_ => gpu_offload_cpu_cungqr_, CUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[38], 3, &lapack::FORTRAN, None),
+    cungqr_ => gpu_offload_cpu_cungqr_, CUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[50], 3, &lapack::FORTRAN, None),
     CUNGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zungqr_ => gpu_offload_cpu_zungqr_, ZUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[39], 3, &lapack::FORTRAN, None),
+    zungqr_ => gpu_offload_cpu_zungqr_, ZUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[51], 3, &lapack::FORTRAN, None),
     ZUNGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    sormqr_ => gpu_offload_cpu_sormqr_, SORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[40], 9, &lapack::FORTRAN, None),
+    sormqr_ => gpu_offload_cpu_sormqr_, SORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[52], 9, &lapack::FORTRAN, None),
     SORMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    dormqr_ => gpu_offload_cpu_dormqr_, DORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[41], 9, &lapack::FORTRAN, None),
+    dormqr_ => gpu_offload_cpu_dormqr_, DORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[53], 9, &lapack::FORTRAN, None),
     DORMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    cunmqr_ => gpu_offload_cpu_cunmqr_, CUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[42], 9, &lapack::FORTRAN, None),
+    cunmqr_ => gpu_offload_cpu_cunmqr_, CUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[54], 9, &lapack::FORTRAN, None),
     CUNMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    zunmqr_ => gpu_offload_cpu_zunmqr_, ZUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[43], 9, &lapack::FORTRAN, None),
+    zunmqr_ => gpu_offload_cpu_zunmqr_, ZUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[55], 9, &lapack::FORTRAN, None),
     ZUNMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    ssyev_ => gpu_offload_cpu_ssyev_, SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[44], 5, &lapack::FORTRAN, None),
+    sgels_ => gpu_offload_cpu_sgels_, SGELS_ENTRY(lapack &SHIM, &THRESHOLDS[56], 6, &lapack::FORTRAN, None),
+    SGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    dgels_ => gpu_offload_cpu_dgels_, DGELS_ENTRY(lapack &SHIM, &THRESHOLDS[57], 6, &lapack::FORTRAN, None),
+    DGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    cgels_ => gpu_offload_cpu_cgels_, CGELS_ENTRY(lapack &SHIM, &THRESHOLDS[58], 6, &lapack::FORTRAN, None),
+    CGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    zgels_ => gpu_offload_cpu_zgels_, ZGELS_ENTRY(lapack &SHIM, &THRESHOLDS[59], 6, &lapack::FORTRAN, None),
+    ZGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    sgelqf_ => gpu_offload_cpu_sgelqf_, SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[60], 2, &lapack::FORTRAN, None),
+    SGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    dgelqf_ => gpu_offload_cpu_dgelqf_, DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[61], 2, &lapack::FORTRAN, None),
+    DGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    cgelqf_ => gpu_offload_cpu_cgelqf_, CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[62], 2, &lapack::FORTRAN, None),
+    CGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    zgelqf_ => gpu_offload_cpu_zgelqf_, ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[63], 2, &lapack::FORTRAN, None),
+    ZGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    ssyev_ => gpu_offload_cpu_ssyev_, SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[64], 5, &lapack::FORTRAN, None),
     SSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dsyev_ => gpu_offload_cpu_dsyev_, DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[45], 5, &lapack::FORTRAN, None),
+    dsyev_ => gpu_offload_cpu_dsyev_, DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[65], 5, &lapack::FORTRAN, None),
     DSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cheev_ => gpu_offload_cpu_cheev_, CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[46], 6, &lapack::FORTRAN, None),
+    cheev_ => gpu_offload_cpu_cheev_, CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[66], 6, &lapack::FORTRAN, None),
     CHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zheev_ => gpu_offload_cpu_zheev_, ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[47], 6, &lapack::FORTRAN, None),
+    zheev_ => gpu_offload_cpu_zheev_, ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[67], 6, &lapack::FORTRAN, None),
     ZHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    ssyevd_ => gpu_offload_cpu_ssyevd_, SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[48], 7, &lapack::FORTRAN, None),
+    ssyevd_ => gpu_offload_cpu_ssyevd_, SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[68], 7, &lapack::FORTRAN, None),
     SSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dsyevd_ => gpu_offload_cpu_dsyevd_, DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[49], 7, &lapack::FORTRAN, None),
+    dsyevd_ => gpu_offload_cpu_dsyevd_, DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[69], 7, &lapack::FORTRAN, None),
     DSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cheevd_ => gpu_offload_cpu_cheevd_, CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[50], 9, &lapack::FORTRAN, None),
+    cheevd_ => gpu_offload_cpu_cheevd_, CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[70], 9, &lapack::FORTRAN, None),
     CHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zheevd_ => gpu_offload_cpu_zheevd_, ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[51], 9, &lapack::FORTRAN, None),
+    zheevd_ => gpu_offload_cpu_zheevd_, ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[71], 9, &lapack::FORTRAN, None),
     ZHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    ssyevr_ => gpu_offload_cpu_ssyevr_, SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[52], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    ssyevr_ => gpu_offload_cpu_ssyevr_, SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[72], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
     SSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    dsyevr_ => gpu_offload_cpu_dsyevr_, DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[53], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    dsyevr_ => gpu_offload_cpu_dsyevr_, DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[73], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
     DSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    cheevr_ => gpu_offload_cpu_cheevr_, CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[54], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    cheevr_ => gpu_offload_cpu_cheevr_, CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[74], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
     CHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    zheevr_ => gpu_offload_cpu_zheevr_, ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[55], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    zheevr_ => gpu_offload_cpu_zheevr_, ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[75], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
     ZHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    sgesdd_ => gpu_offload_cpu_sgesdd_, SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[56], 9, &lapack::FORTRAN, None),
+    sgesdd_ => gpu_offload_cpu_sgesdd_, SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[76], 9, &lapack::FORTRAN, None),
     SGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dgesdd_ => gpu_offload_cpu_dgesdd_, DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[57], 9, &lapack::FORTRAN, None),
+    dgesdd_ => gpu_offload_cpu_dgesdd_, DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[77], 9, &lapack::FORTRAN, None),
     DGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cgesdd_ => gpu_offload_cpu_cgesdd_, CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[58], 10, &lapack::FORTRAN, None),
+    cgesdd_ => gpu_offload_cpu_cgesdd_, CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[78], 10, &lapack::FORTRAN, None),
     CGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zgesdd_ => gpu_offload_cpu_zgesdd_, ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[59], 10, &lapack::FORTRAN, None),
+    zgesdd_ => gpu_offload_cpu_zgesdd_, ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[79], 10, &lapack::FORTRAN, None),
     ZGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    sgesvd_ => gpu_offload_cpu_sgesvd_, SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[60], 10, &lapack::FORTRAN, None),
+    sgesvd_ => gpu_offload_cpu_sgesvd_, SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[80], 10, &lapack::FORTRAN, None),
     SGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    dgesvd_ => gpu_offload_cpu_dgesvd_, DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[61], 10, &lapack::FORTRAN, None),
+    dgesvd_ => gpu_offload_cpu_dgesvd_, DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[81], 10, &lapack::FORTRAN, None),
     DGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cgesvd_ => gpu_offload_cpu_cgesvd_, CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[62], 11, &lapack::FORTRAN, None),
+    cgesvd_ => gpu_offload_cpu_cgesvd_, CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[82], 11, &lapack::FORTRAN, None),
     CGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    zgesvd_ => gpu_offload_cpu_zgesvd_, ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[63], 11, &lapack::FORTRAN, None),
+    zgesvd_ => gpu_offload_cpu_zgesvd_, ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[83], 11, &lapack::FORTRAN, None),
     ZGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    sgeev_ => gpu_offload_cpu_sgeev_, SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[64], 10, &lapack::FORTRAN, None),
+    sgeev_ => gpu_offload_cpu_sgeev_, SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[84], 10, &lapack::FORTRAN, None),
     SGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dgeev_ => gpu_offload_cpu_dgeev_, DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[65], 10, &lapack::FORTRAN, None),
+    dgeev_ => gpu_offload_cpu_dgeev_, DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[85], 10, &lapack::FORTRAN, None),
     DGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cgeev_ => gpu_offload_cpu_cgeev_, CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[66], 10, &lapack::FORTRAN, None),
+    cgeev_ => gpu_offload_cpu_cgeev_, CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[86], 10, &lapack::FORTRAN, None),
     CGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zgeev_ => gpu_offload_cpu_zgeev_, ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[67], 10, &lapack::FORTRAN, None),
+    zgeev_ => gpu_offload_cpu_zgeev_, ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[87], 10, &lapack::FORTRAN, None),
     ZGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );

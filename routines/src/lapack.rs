@@ -1031,9 +1031,9 @@ pub(crate) const FAMILIES: &[Family] = &[
     gated(NNRHS, same(Op::Potrs, POTRS_ARGS, POTRS)),
     gated(NNN, same(Op::Potri, POTRF_ARGS, sum!(TRTRI, LAUUM))),
     gated(NNN, same(Op::Posv, POSV_ARGS, sum!(POTRF, POTRS))),
-    same(Op::Trtri, TRTRI_ARGS, TRTRI),
-    same(Op::Trtrs, TRTRS_ARGS, TRTRS),
-    same(Op::Lauum, POTRF_ARGS, LAUUM),
+    gated(NNN, same(Op::Trtri, TRTRI_ARGS, TRTRI)),
+    gated(NNRHS, same(Op::Trtrs, TRTRS_ARGS, TRTRS)),
+    gated(NNN, same(Op::Lauum, POTRF_ARGS, LAUUM)),
     same(Op::Sytrf, SYTRF_ARGS, SYTRF),
     same(Op::Sytrs, SYTRS_ARGS, SYTRS),
     same(Op::Sysv, SYSV_ARGS, sum!(SYTRF, SYTRS)),
@@ -1052,11 +1052,14 @@ pub(crate) const FAMILIES: &[Family] = &[
             ),
         ),
     ),
-    differing(
-        Op::Gels,
-        joined!(Arg: &[TRANS_REAL], GELS_AFTER_TRANS),
-        joined!(Arg: &[TRANS_COMPLEX], GELS_AFTER_TRANS),
-        sum!(GEQRF_TALL, GEQRS),
+    gated(
+        MNN,
+        differing(
+            Op::Gels,
+            joined!(Arg: &[TRANS_REAL], GELS_AFTER_TRANS),
+            joined!(Arg: &[TRANS_COMPLEX], GELS_AFTER_TRANS),
+            sum!(GEQRF_TALL, GEQRS),
+        ),
     ),
     from(
         "LAPACK 3.12; LAWN 41 (gebrd), leading terms of ormbr; the bidiagonal solve is O(n^2) a side",
@@ -1094,7 +1097,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             GEQRF,
         ),
     ),
-    same(Op::Gelqf, GEQRF_ARGS, GELQF),
+    gated(MNN, same(Op::Gelqf, GEQRF_ARGS, GELQF)),
     // Symmetric and Hermitian eigenproblems.
     complex_named(
         "heev",

@@ -80,6 +80,18 @@ static SPOSV_WORK: AtomicU64 = AtomicU64::new(0);
 static DPOSV_WORK: AtomicU64 = AtomicU64::new(0);
 static CPOSV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZPOSV_WORK: AtomicU64 = AtomicU64::new(0);
+static STRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static DTRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static CTRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static ZTRTRI_WORK: AtomicU64 = AtomicU64::new(0);
+static STRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static DTRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static CTRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static ZTRTRS_WORK: AtomicU64 = AtomicU64::new(0);
+static SLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
+static DLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
+static CLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
+static ZLAUUM_WORK: AtomicU64 = AtomicU64::new(0);
 static SGEQRF_WORK: AtomicU64 = AtomicU64::new(0);
 static DGEQRF_WORK: AtomicU64 = AtomicU64::new(0);
 static CGEQRF_WORK: AtomicU64 = AtomicU64::new(0);
@@ -92,6 +104,14 @@ static SORMQR_WORK: AtomicU64 = AtomicU64::new(0);
 static DORMQR_WORK: AtomicU64 = AtomicU64::new(0);
 static CUNMQR_WORK: AtomicU64 = AtomicU64::new(0);
 static ZUNMQR_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELQF_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELQF_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELQF_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELQF_WORK: AtomicU64 = AtomicU64::new(0);
 static SSYEV_WORK: AtomicU64 = AtomicU64::new(0);
 static DSYEV_WORK: AtomicU64 = AtomicU64::new(0);
 static CHEEV_WORK: AtomicU64 = AtomicU64::new(0);
@@ -118,7 +138,7 @@ static CGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The threshold words of this library, one a routine.
-pub(crate) static THRESHOLDS: [Threshold; 108] = [
+pub(crate) static THRESHOLDS: [Threshold; 128] = [
     Threshold::new(1, b'S', 2, &SGEMM_WORK),
     Threshold::new(1, b'D', 2, &DGEMM_WORK),
     Threshold::new(1, b'C', 8, &CGEMM_WORK),
@@ -191,6 +211,18 @@ pub(crate) static THRESHOLDS: [Threshold; 108] = [
     Threshold::new(21, b'D', 3, &DPOSV_WORK),
     Threshold::new(21, b'C', 10, &CPOSV_WORK),
     Threshold::new(21, b'Z', 10, &ZPOSV_WORK),
+    Threshold::new(22, b'S', 1, &STRTRI_WORK),
+    Threshold::new(22, b'D', 1, &DTRTRI_WORK),
+    Threshold::new(22, b'C', 2, &CTRTRI_WORK),
+    Threshold::new(22, b'Z', 2, &ZTRTRI_WORK),
+    Threshold::new(23, b'S', 1, &STRTRS_WORK),
+    Threshold::new(23, b'D', 1, &DTRTRS_WORK),
+    Threshold::new(23, b'C', 4, &CTRTRS_WORK),
+    Threshold::new(23, b'Z', 4, &ZTRTRS_WORK),
+    Threshold::new(24, b'S', 1, &SLAUUM_WORK),
+    Threshold::new(24, b'D', 1, &DLAUUM_WORK),
+    Threshold::new(24, b'C', 2, &CLAUUM_WORK),
+    Threshold::new(24, b'Z', 2, &ZLAUUM_WORK),
     Threshold::new(28, b'S', 2, &SGEQRF_WORK),
     Threshold::new(28, b'D', 2, &DGEQRF_WORK),
     Threshold::new(28, b'C', 6, &CGEQRF_WORK),
@@ -203,6 +235,14 @@ pub(crate) static THRESHOLDS: [Threshold; 108] = [
     Threshold::new(30, b'D', 2, &DORMQR_WORK),
     Threshold::new(30, b'C', 8, &CUNMQR_WORK),
     Threshold::new(30, b'Z', 8, &ZUNMQR_WORK),
+    Threshold::new(31, b'S', 5, &SGELS_WORK),
+    Threshold::new(31, b'D', 5, &DGELS_WORK),
+    Threshold::new(31, b'C', 18, &CGELS_WORK),
+    Threshold::new(31, b'Z', 18, &ZGELS_WORK),
+    Threshold::new(36, b'S', 2, &SGELQF_WORK),
+    Threshold::new(36, b'D', 2, &DGELQF_WORK),
+    Threshold::new(36, b'C', 6, &CGELQF_WORK),
+    Threshold::new(36, b'Z', 6, &ZGELQF_WORK),
     Threshold::new(37, b'S', 9, &SSYEV_WORK),
     Threshold::new(37, b'D', 9, &DSYEV_WORK),
     Threshold::new(37, b'C', 39, &CHEEV_WORK),
@@ -230,7 +270,7 @@ pub(crate) static THRESHOLDS: [Threshold; 108] = [
 ];
 
 /// How the routines are called in a library without prefix and suffix, in the order of the slots.
-pub(crate) static NAMES: [&CStr; 148] = [
+pub(crate) static NAMES: [&CStr; 168] = [
     c"sgemm_",
     c"cblas_sgemm",
     c"dgemm_",
@@ -343,6 +383,18 @@ pub(crate) static NAMES: [&CStr; 148] = [
     c"dposv_",
     c"cposv_",
     c"zposv_",
+    c"strtri_",
+    c"dtrtri_",
+    c"ctrtri_",
+    c"ztrtri_",
+    c"strtrs_",
+    c"dtrtrs_",
+    c"ctrtrs_",
+    c"ztrtrs_",
+    c"slauum_",
+    c"dlauum_",
+    c"clauum_",
+    c"zlauum_",
     c"sgeqrf_",
     c"dgeqrf_",
     c"cgeqrf_",
@@ -355,6 +407,14 @@ pub(crate) static NAMES: [&CStr; 148] = [
     c"dormqr_",
     c"cunmqr_",
     c"zunmqr_",
+    c"sgels_",
+    c"dgels_",
+    c"cgels_",
+    c"zgels_",
+    c"sgelqf_",
+    c"dgelqf_",
+    c"cgelqf_",
+    c"zgelqf_",
     c"ssyev_",
     c"dsyev_",
     c"cheev_",
@@ -493,42 +553,62 @@ original!(original_sposv_, 108);
 original!(original_dposv_, 109);
 original!(original_cposv_, 110);
 original!(original_zposv_, 111);
-original!(original_sgeqrf_, 112);
-original!(original_dgeqrf_, 113);
-original!(original_cgeqrf_, 114);
-original!(original_zgeqrf_, 115);
-original!(original_sorgqr_, 116);
-original!(original_dorgqr_, 117);
-original!(original_cungqr_, 118);
-original!(original_zungqr_, 119);
-original!(original_sormqr_, 120);
-original!(original_dormqr_, 121);
-original!(original_cunmqr_, 122);
-original!(original_zunmqr_, 123);
-original!(original_ssyev_, 124);
-original!(original_dsyev_, 125);
-original!(original_cheev_, 126);
-original!(original_zheev_, 127);
-original!(original_ssyevd_, 128);
-original!(original_dsyevd_, 129);
-original!(original_cheevd_, 130);
-original!(original_zheevd_, 131);
-original!(original_ssyevr_, 132);
-original!(original_dsyevr_, 133);
-original!(original_cheevr_, 134);
-original!(original_zheevr_, 135);
-original!(original_sgesdd_, 136);
-original!(original_dgesdd_, 137);
-original!(original_cgesdd_, 138);
-original!(original_zgesdd_, 139);
-original!(original_sgesvd_, 140);
-original!(original_dgesvd_, 141);
-original!(original_cgesvd_, 142);
-original!(original_zgesvd_, 143);
-original!(original_sgeev_, 144);
-original!(original_dgeev_, 145);
-original!(original_cgeev_, 146);
-original!(original_zgeev_, 147);
+original!(original_strtri_, 112);
+original!(original_dtrtri_, 113);
+original!(original_ctrtri_, 114);
+original!(original_ztrtri_, 115);
+original!(original_strtrs_, 116);
+original!(original_dtrtrs_, 117);
+original!(original_ctrtrs_, 118);
+original!(original_ztrtrs_, 119);
+original!(original_slauum_, 120);
+original!(original_dlauum_, 121);
+original!(original_clauum_, 122);
+original!(original_zlauum_, 123);
+original!(original_sgeqrf_, 124);
+original!(original_dgeqrf_, 125);
+original!(original_cgeqrf_, 126);
+original!(original_zgeqrf_, 127);
+original!(original_sorgqr_, 128);
+original!(original_dorgqr_, 129);
+original!(original_cungqr_, 130);
+original!(original_zungqr_, 131);
+original!(original_sormqr_, 132);
+original!(original_dormqr_, 133);
+original!(original_cunmqr_, 134);
+original!(original_zunmqr_, 135);
+original!(original_sgels_, 136);
+original!(original_dgels_, 137);
+original!(original_cgels_, 138);
+original!(original_zgels_, 139);
+original!(original_sgelqf_, 140);
+original!(original_dgelqf_, 141);
+original!(original_cgelqf_, 142);
+original!(original_zgelqf_, 143);
+original!(original_ssyev_, 144);
+original!(original_dsyev_, 145);
+original!(original_cheev_, 146);
+original!(original_zheev_, 147);
+original!(original_ssyevd_, 148);
+original!(original_dsyevd_, 149);
+original!(original_cheevd_, 150);
+original!(original_zheevd_, 151);
+original!(original_ssyevr_, 152);
+original!(original_dsyevr_, 153);
+original!(original_cheevr_, 154);
+original!(original_zheevr_, 155);
+original!(original_sgesdd_, 156);
+original!(original_dgesdd_, 157);
+original!(original_cgesdd_, 158);
+original!(original_zgesdd_, 159);
+original!(original_sgesvd_, 160);
+original!(original_dgesvd_, 161);
+original!(original_cgesvd_, 162);
+original!(original_zgesvd_, 163);
+original!(original_sgeev_, 164);
+original!(original_dgeev_, 165);
+original!(original_cgeev_, 166);
+original!(original_zgeev_, 167);
 
 routed_symbol!(
     gpu_offload_wheel_lp64_sgemm_ => original_sgemm_, LP64_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, level3::fortran, None),
@@ -1651,361 +1731,561 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgeqrf_ => original_sgeqrf_, LP64_SGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[72], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_strtri_ => original_strtri_, LP64_STRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[72], 2, &lapack::FORTRAN, None),
+    STRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_strtri_ => original_strtri_, ILP64_STRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[72], 2, &lapack::FORTRAN_ILP64, None),
+    STRTRI_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dtrtri_ => original_dtrtri_, LP64_DTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[73], 2, &lapack::FORTRAN, None),
+    DTRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dtrtri_ => original_dtrtri_, ILP64_DTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[73], 2, &lapack::FORTRAN_ILP64, None),
+    DTRTRI_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ctrtri_ => original_ctrtri_, LP64_CTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[74], 2, &lapack::FORTRAN, None),
+    CTRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ctrtri_ => original_ctrtri_, ILP64_CTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[74], 2, &lapack::FORTRAN_ILP64, None),
+    CTRTRI_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ztrtri_ => original_ztrtri_, LP64_ZTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[75], 2, &lapack::FORTRAN, None),
+    ZTRTRI_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ztrtri_ => original_ztrtri_, ILP64_ZTRTRI_ENTRY(lapack &SHIM, &THRESHOLDS[75], 2, &lapack::FORTRAN_ILP64, None),
+    ZTRTRI_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_strtrs_ => original_strtrs_, LP64_STRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[76], 7, &lapack::FORTRAN, None),
+    STRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_strtrs_ => original_strtrs_, ILP64_STRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[76], 7, &lapack::FORTRAN_ILP64, None),
+    STRTRS_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dtrtrs_ => original_dtrtrs_, LP64_DTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[77], 7, &lapack::FORTRAN, None),
+    DTRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dtrtrs_ => original_dtrtrs_, ILP64_DTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[77], 7, &lapack::FORTRAN_ILP64, None),
+    DTRTRS_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ctrtrs_ => original_ctrtrs_, LP64_CTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[78], 7, &lapack::FORTRAN, None),
+    CTRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ctrtrs_ => original_ctrtrs_, ILP64_CTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[78], 7, &lapack::FORTRAN_ILP64, None),
+    CTRTRS_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ztrtrs_ => original_ztrtrs_, LP64_ZTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[79], 7, &lapack::FORTRAN, None),
+    ZTRTRS_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ztrtrs_ => original_ztrtrs_, ILP64_ZTRTRS_ENTRY(lapack &SHIM, &THRESHOLDS[79], 7, &lapack::FORTRAN_ILP64, None),
+    ZTRTRS_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_slauum_ => original_slauum_, LP64_SLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[80], 0, &lapack::FORTRAN, None),
+    SLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_slauum_ => original_slauum_, ILP64_SLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[80], 0, &lapack::FORTRAN_ILP64, None),
+    SLAUUM_WORK, product ["mov rax, [rsi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dlauum_ => original_dlauum_, LP64_DLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[81], 0, &lapack::FORTRAN, None),
+    DLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dlauum_ => original_dlauum_, ILP64_DLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[81], 0, &lapack::FORTRAN_ILP64, None),
+    DLAUUM_WORK, product ["mov rax, [rsi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_clauum_ => original_clauum_, LP64_CLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[82], 0, &lapack::FORTRAN, None),
+    CLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_clauum_ => original_clauum_, ILP64_CLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[82], 0, &lapack::FORTRAN_ILP64, None),
+    CLAUUM_WORK, product ["mov rax, [rsi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zlauum_ => original_zlauum_, LP64_ZLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[83], 0, &lapack::FORTRAN, None),
+    ZLAUUM_WORK, product ["mov eax, [rsi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zlauum_ => original_zlauum_, ILP64_ZLAUUM_ENTRY(lapack &SHIM, &THRESHOLDS[83], 0, &lapack::FORTRAN_ILP64, None),
+    ZLAUUM_WORK, product ["mov rax, [rsi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_sgeqrf_ => original_sgeqrf_, LP64_SGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[84], 2, &lapack::FORTRAN, None),
     SGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgeqrf_ => original_sgeqrf_, ILP64_SGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[72], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgeqrf_ => original_sgeqrf_, ILP64_SGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[84], 2, &lapack::FORTRAN_ILP64, None),
     SGEQRF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgeqrf_ => original_dgeqrf_, LP64_DGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[73], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgeqrf_ => original_dgeqrf_, LP64_DGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[85], 2, &lapack::FORTRAN, None),
     DGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgeqrf_ => original_dgeqrf_, ILP64_DGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[73], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgeqrf_ => original_dgeqrf_, ILP64_DGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[85], 2, &lapack::FORTRAN_ILP64, None),
     DGEQRF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgeqrf_ => original_cgeqrf_, LP64_CGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[74], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgeqrf_ => original_cgeqrf_, LP64_CGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[86], 2, &lapack::FORTRAN, None),
     CGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgeqrf_ => original_cgeqrf_, ILP64_CGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[74], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgeqrf_ => original_cgeqrf_, ILP64_CGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[86], 2, &lapack::FORTRAN_ILP64, None),
     CGEQRF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgeqrf_ => original_zgeqrf_, LP64_ZGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[75], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgeqrf_ => original_zgeqrf_, LP64_ZGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[87], 2, &lapack::FORTRAN, None),
     ZGEQRF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgeqrf_ => original_zgeqrf_, ILP64_ZGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[75], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgeqrf_ => original_zgeqrf_, ILP64_ZGEQRF_ENTRY(lapack &SHIM, &THRESHOLDS[87], 2, &lapack::FORTRAN_ILP64, None),
     ZGEQRF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sorgqr_ => original_sorgqr_, LP64_SORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[76], 3, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sorgqr_ => original_sorgqr_, LP64_SORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[88], 3, &lapack::FORTRAN, None),
     SORGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sorgqr_ => original_sorgqr_, ILP64_SORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[76], 3, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sorgqr_ => original_sorgqr_, ILP64_SORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[88], 3, &lapack::FORTRAN_ILP64, None),
     SORGQR_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dorgqr_ => original_dorgqr_, LP64_DORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[77], 3, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dorgqr_ => original_dorgqr_, LP64_DORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[89], 3, &lapack::FORTRAN, None),
     DORGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dorgqr_ => original_dorgqr_, ILP64_DORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[77], 3, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dorgqr_ => original_dorgqr_, ILP64_DORGQR_ENTRY(lapack &SHIM, &THRESHOLDS[89], 3, &lapack::FORTRAN_ILP64, None),
     DORGQR_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cungqr_ => original_cungqr_, LP64_CUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[78], 3, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cungqr_ => original_cungqr_, LP64_CUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[90], 3, &lapack::FORTRAN, None),
     CUNGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cungqr_ => original_cungqr_, ILP64_CUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[78], 3, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cungqr_ => original_cungqr_, ILP64_CUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[90], 3, &lapack::FORTRAN_ILP64, None),
     CUNGQR_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zungqr_ => original_zungqr_, LP64_ZUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[79], 3, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zungqr_ => original_zungqr_, LP64_ZUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[91], 3, &lapack::FORTRAN, None),
     ZUNGQR_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zungqr_ => original_zungqr_, ILP64_ZUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[79], 3, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zungqr_ => original_zungqr_, ILP64_ZUNGQR_ENTRY(lapack &SHIM, &THRESHOLDS[91], 3, &lapack::FORTRAN_ILP64, None),
     ZUNGQR_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sormqr_ => original_sormqr_, LP64_SORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[80], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sormqr_ => original_sormqr_, LP64_SORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[92], 9, &lapack::FORTRAN, None),
     SORMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sormqr_ => original_sormqr_, ILP64_SORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[80], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sormqr_ => original_sormqr_, ILP64_SORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[92], 9, &lapack::FORTRAN_ILP64, None),
     SORMQR_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dormqr_ => original_dormqr_, LP64_DORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[81], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dormqr_ => original_dormqr_, LP64_DORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[93], 9, &lapack::FORTRAN, None),
     DORMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dormqr_ => original_dormqr_, ILP64_DORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[81], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dormqr_ => original_dormqr_, ILP64_DORMQR_ENTRY(lapack &SHIM, &THRESHOLDS[93], 9, &lapack::FORTRAN_ILP64, None),
     DORMQR_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cunmqr_ => original_cunmqr_, LP64_CUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[82], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cunmqr_ => original_cunmqr_, LP64_CUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[94], 9, &lapack::FORTRAN, None),
     CUNMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cunmqr_ => original_cunmqr_, ILP64_CUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[82], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cunmqr_ => original_cunmqr_, ILP64_CUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[94], 9, &lapack::FORTRAN_ILP64, None),
     CUNMQR_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zunmqr_ => original_zunmqr_, LP64_ZUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[83], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zunmqr_ => original_zunmqr_, LP64_ZUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[95], 9, &lapack::FORTRAN, None),
     ZUNMQR_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zunmqr_ => original_zunmqr_, ILP64_ZUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[83], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zunmqr_ => original_zunmqr_, ILP64_ZUNMQR_ENTRY(lapack &SHIM, &THRESHOLDS[95], 9, &lapack::FORTRAN_ILP64, None),
     ZUNMQR_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [r8]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_ssyev_ => original_ssyev_, LP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[84], 5, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgels_ => original_sgels_, LP64_SGELS_ENTRY(lapack &SHIM, &THRESHOLDS[96], 6, &lapack::FORTRAN, None),
+    SGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_sgels_ => original_sgels_, ILP64_SGELS_ENTRY(lapack &SHIM, &THRESHOLDS[96], 6, &lapack::FORTRAN_ILP64, None),
+    SGELS_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dgels_ => original_dgels_, LP64_DGELS_ENTRY(lapack &SHIM, &THRESHOLDS[97], 6, &lapack::FORTRAN, None),
+    DGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dgels_ => original_dgels_, ILP64_DGELS_ENTRY(lapack &SHIM, &THRESHOLDS[97], 6, &lapack::FORTRAN_ILP64, None),
+    DGELS_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_cgels_ => original_cgels_, LP64_CGELS_ENTRY(lapack &SHIM, &THRESHOLDS[98], 6, &lapack::FORTRAN, None),
+    CGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_cgels_ => original_cgels_, ILP64_CGELS_ENTRY(lapack &SHIM, &THRESHOLDS[98], 6, &lapack::FORTRAN_ILP64, None),
+    CGELS_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zgels_ => original_zgels_, LP64_ZGELS_ENTRY(lapack &SHIM, &THRESHOLDS[99], 6, &lapack::FORTRAN, None),
+    ZGELS_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zgels_ => original_zgels_, ILP64_ZGELS_ENTRY(lapack &SHIM, &THRESHOLDS[99], 6, &lapack::FORTRAN_ILP64, None),
+    ZGELS_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_sgelqf_ => original_sgelqf_, LP64_SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[100], 2, &lapack::FORTRAN, None),
+    SGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_sgelqf_ => original_sgelqf_, ILP64_SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[100], 2, &lapack::FORTRAN_ILP64, None),
+    SGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dgelqf_ => original_dgelqf_, LP64_DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[101], 2, &lapack::FORTRAN, None),
+    DGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dgelqf_ => original_dgelqf_, ILP64_DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[101], 2, &lapack::FORTRAN_ILP64, None),
+    DGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_cgelqf_ => original_cgelqf_, LP64_CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[102], 2, &lapack::FORTRAN, None),
+    CGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_cgelqf_ => original_cgelqf_, ILP64_CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[102], 2, &lapack::FORTRAN_ILP64, None),
+    CGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zgelqf_ => original_zgelqf_, LP64_ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[103], 2, &lapack::FORTRAN, None),
+    ZGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zgelqf_ => original_zgelqf_, ILP64_ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[103], 2, &lapack::FORTRAN_ILP64, None),
+    ZGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ssyev_ => original_ssyev_, LP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[104], 5, &lapack::FORTRAN, None),
     SSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_ssyev_ => original_ssyev_, ILP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[84], 5, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_ssyev_ => original_ssyev_, ILP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[104], 5, &lapack::FORTRAN_ILP64, None),
     SSYEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dsyev_ => original_dsyev_, LP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[85], 5, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dsyev_ => original_dsyev_, LP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[105], 5, &lapack::FORTRAN, None),
     DSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dsyev_ => original_dsyev_, ILP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[85], 5, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dsyev_ => original_dsyev_, ILP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[105], 5, &lapack::FORTRAN_ILP64, None),
     DSYEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cheev_ => original_cheev_, LP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[86], 6, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cheev_ => original_cheev_, LP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[106], 6, &lapack::FORTRAN, None),
     CHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cheev_ => original_cheev_, ILP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[86], 6, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cheev_ => original_cheev_, ILP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[106], 6, &lapack::FORTRAN_ILP64, None),
     CHEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zheev_ => original_zheev_, LP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[87], 6, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zheev_ => original_zheev_, LP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[107], 6, &lapack::FORTRAN, None),
     ZHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zheev_ => original_zheev_, ILP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[87], 6, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zheev_ => original_zheev_, ILP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[107], 6, &lapack::FORTRAN_ILP64, None),
     ZHEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_ssyevd_ => original_ssyevd_, LP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[88], 7, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_ssyevd_ => original_ssyevd_, LP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[108], 7, &lapack::FORTRAN, None),
     SSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_ssyevd_ => original_ssyevd_, ILP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[88], 7, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_ssyevd_ => original_ssyevd_, ILP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[108], 7, &lapack::FORTRAN_ILP64, None),
     SSYEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dsyevd_ => original_dsyevd_, LP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[89], 7, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dsyevd_ => original_dsyevd_, LP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[109], 7, &lapack::FORTRAN, None),
     DSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dsyevd_ => original_dsyevd_, ILP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[89], 7, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dsyevd_ => original_dsyevd_, ILP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[109], 7, &lapack::FORTRAN_ILP64, None),
     DSYEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cheevd_ => original_cheevd_, LP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[90], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cheevd_ => original_cheevd_, LP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[110], 9, &lapack::FORTRAN, None),
     CHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cheevd_ => original_cheevd_, ILP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[90], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cheevd_ => original_cheevd_, ILP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[110], 9, &lapack::FORTRAN_ILP64, None),
     CHEEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zheevd_ => original_zheevd_, LP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[91], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zheevd_ => original_zheevd_, LP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[111], 9, &lapack::FORTRAN, None),
     ZHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zheevd_ => original_zheevd_, ILP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[91], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zheevd_ => original_zheevd_, ILP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[111], 9, &lapack::FORTRAN_ILP64, None),
     ZHEEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_ssyevr_ => original_ssyevr_, LP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[92], 18, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_ssyevr_ => original_ssyevr_, LP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[112], 18, &lapack::FORTRAN, None),
     SSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_ssyevr_ => original_ssyevr_, ILP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[92], 18, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_ssyevr_ => original_ssyevr_, ILP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[112], 18, &lapack::FORTRAN_ILP64, None),
     SSYEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dsyevr_ => original_dsyevr_, LP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[93], 18, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dsyevr_ => original_dsyevr_, LP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[113], 18, &lapack::FORTRAN, None),
     DSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dsyevr_ => original_dsyevr_, ILP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[93], 18, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dsyevr_ => original_dsyevr_, ILP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[113], 18, &lapack::FORTRAN_ILP64, None),
     DSYEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cheevr_ => original_cheevr_, LP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[94], 20, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cheevr_ => original_cheevr_, LP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[114], 20, &lapack::FORTRAN, None),
     CHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cheevr_ => original_cheevr_, ILP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[94], 20, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cheevr_ => original_cheevr_, ILP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[114], 20, &lapack::FORTRAN_ILP64, None),
     CHEEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zheevr_ => original_zheevr_, LP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[95], 20, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zheevr_ => original_zheevr_, LP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[115], 20, &lapack::FORTRAN, None),
     ZHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zheevr_ => original_zheevr_, ILP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[95], 20, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zheevr_ => original_zheevr_, ILP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[115], 20, &lapack::FORTRAN_ILP64, None),
     ZHEEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgesdd_ => original_sgesdd_, LP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[96], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgesdd_ => original_sgesdd_, LP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[116], 9, &lapack::FORTRAN, None),
     SGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgesdd_ => original_sgesdd_, ILP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[96], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgesdd_ => original_sgesdd_, ILP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[116], 9, &lapack::FORTRAN_ILP64, None),
     SGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgesdd_ => original_dgesdd_, LP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[97], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgesdd_ => original_dgesdd_, LP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[117], 9, &lapack::FORTRAN, None),
     DGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgesdd_ => original_dgesdd_, ILP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[97], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgesdd_ => original_dgesdd_, ILP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[117], 9, &lapack::FORTRAN_ILP64, None),
     DGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgesdd_ => original_cgesdd_, LP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[98], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgesdd_ => original_cgesdd_, LP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[118], 10, &lapack::FORTRAN, None),
     CGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgesdd_ => original_cgesdd_, ILP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[98], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgesdd_ => original_cgesdd_, ILP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[118], 10, &lapack::FORTRAN_ILP64, None),
     CGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgesdd_ => original_zgesdd_, LP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[99], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgesdd_ => original_zgesdd_, LP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[119], 10, &lapack::FORTRAN, None),
     ZGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgesdd_ => original_zgesdd_, ILP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[99], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgesdd_ => original_zgesdd_, ILP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[119], 10, &lapack::FORTRAN_ILP64, None),
     ZGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgesvd_ => original_sgesvd_, LP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[100], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgesvd_ => original_sgesvd_, LP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[120], 10, &lapack::FORTRAN, None),
     SGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgesvd_ => original_sgesvd_, ILP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[100], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgesvd_ => original_sgesvd_, ILP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[120], 10, &lapack::FORTRAN_ILP64, None),
     SGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgesvd_ => original_dgesvd_, LP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[101], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgesvd_ => original_dgesvd_, LP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[121], 10, &lapack::FORTRAN, None),
     DGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgesvd_ => original_dgesvd_, ILP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[101], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgesvd_ => original_dgesvd_, ILP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[121], 10, &lapack::FORTRAN_ILP64, None),
     DGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgesvd_ => original_cgesvd_, LP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[102], 11, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgesvd_ => original_cgesvd_, LP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[122], 11, &lapack::FORTRAN, None),
     CGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgesvd_ => original_cgesvd_, ILP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[102], 11, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgesvd_ => original_cgesvd_, ILP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[122], 11, &lapack::FORTRAN_ILP64, None),
     CGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgesvd_ => original_zgesvd_, LP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[103], 11, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgesvd_ => original_zgesvd_, LP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[123], 11, &lapack::FORTRAN, None),
     ZGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgesvd_ => original_zgesvd_, ILP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[103], 11, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgesvd_ => original_zgesvd_, ILP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[123], 11, &lapack::FORTRAN_ILP64, None),
     ZGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgeev_ => original_sgeev_, LP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[104], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgeev_ => original_sgeev_, LP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[124], 10, &lapack::FORTRAN, None),
     SGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgeev_ => original_sgeev_, ILP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[104], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgeev_ => original_sgeev_, ILP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[124], 10, &lapack::FORTRAN_ILP64, None),
     SGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgeev_ => original_dgeev_, LP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[105], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgeev_ => original_dgeev_, LP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[125], 10, &lapack::FORTRAN, None),
     DGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgeev_ => original_dgeev_, ILP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[105], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgeev_ => original_dgeev_, ILP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[125], 10, &lapack::FORTRAN_ILP64, None),
     DGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgeev_ => original_cgeev_, LP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[106], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgeev_ => original_cgeev_, LP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN, None),
     CGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgeev_ => original_cgeev_, ILP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[106], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgeev_ => original_cgeev_, ILP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN_ILP64, None),
     CGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgeev_ => original_zgeev_, LP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[107], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgeev_ => original_zgeev_, LP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN, None),
     ZGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgeev_ => original_zgeev_, ILP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[107], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgeev_ => original_zgeev_, ILP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN_ILP64, None),
     ZGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );

@@ -129,6 +129,8 @@ fn content(op: Op, name: &str) -> Content {
             | Op::Posv
             | Op::Potrs
             | Op::Potri
+            | Op::Trtri
+            | Op::Trtrs
             | Op::Getrs
             | Op::Getri
             | Op::Trsm

@@ -51,6 +51,7 @@ fn kernel_s(kernel: &Kernel, precision: Precision) -> f64 {
     let (pairs, rate, columns, column_s) = match *solver {
         Solver::Potrf { n, .. } => (cube(n) / 6.0, 40e12, n, 0.25e-6),
         Solver::Potri { n, .. } => (cube(n) / 3.0, 40e12, n, 0.0),
+        Solver::Trtri { n, .. } => (cube(n) / 6.0, 40e12, n, 0.0),
         Solver::Potrs { size: (n, k), .. } | Solver::Getrs { size: (n, k), .. } => {
             (product(n, n, k), 50e12, n, 0.3e-6)
         }
@@ -69,6 +70,8 @@ fn kernel_s(kernel: &Kernel, precision: Precision) -> f64 {
         Solver::Geev { .. }
         | Solver::Transpose { .. }
         | Solver::RealDiagonal { .. }
+        | Solver::Diagonal { .. }
+        | Solver::Zero { .. }
         | Solver::Identity { .. } => {
             return 0.0;
         }

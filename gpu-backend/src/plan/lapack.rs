@@ -4,12 +4,14 @@
 //! Triangles travel as triangles, and what is only written does not go up. What is downloaded is what LAPACK
 //! defines: a matrix that it only destroys stays as it is.
 
+mod triangular_systems;
+
 use super::build::{block, triangle};
 use super::program::{
     Area, Buffer, Download, Kernel, Operand, Place, Program, Solver, Step, Upload, ld_bytes,
 };
 use super::sizes::Sizes;
-use call::{Failure, LapackCall, Op, Precision, Side, Trans, Uplo};
+use call::{Diag, Failure, LapackCall, Op, Precision, Side, Trans, Uplo};
 
 /// Elements of a short vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ impl Elements {
 pub enum Role {
     /// One info; anything but 0 is a failure with this text.
     Info(&'static str),
+    /// The diagonal of a factor; a zero on it is a failure with this text.
+    Pivots(&'static str),
     /// The caller's vector with this number goes up.
     In(usize),
     /// It comes back to the caller's vector with this number.
@@ -124,7 +128,14 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.getrs(trans, (n, k), a, ipiv)
         }
         Op::Getri => w.getri(n),
+        Op::Trtri => w.trtri(uplo, call.diag().unwrap_or(Diag::N), n)?,
+        Op::Lauum => w.lauum(uplo, n),
         Op::Geqrf => w.geqrf((m, n)),
+        Op::Gelqf => w.gelqf((m, n)),
+        Op::Gels => {
+            w.narrow(&[(m.max(n), m.min(n)), (m.max(n), k)])?;
+            w.gels(call.trans().unwrap_or(Trans::N), (m, n, k))
+        }
         Op::Orgqr => {
             w.narrow(&[(m, n)])?;
             w.orgqr((m, n, k))
@@ -159,26 +170,26 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
     };
     w.next();
     w.plan.program.finite_only = true;
-    w.plan.program.unscaled_only = scales(call.op, call.precision);
+    w.plan.program.unscaled_steps = scaled_steps(call.op, call.precision);
     Ok(w.plan)
 }
 
-/// True if LAPACK keeps squares and quotients of elements from overflowing, where cuSOLVER says nothing of the
-/// kind: by scaling the whole matrix (eigenvalues, singular values, gels), the norms of columns (geqrf's
-/// reflectors), or complex quotients (getrf's pivots; real ones are the same in both).
-///
-/// gesv's right-hand sides would hide what its matrix has, so that the executor looks at it.
+/// How many steps upload operands in which LAPACK keeps squares and quotients of elements from overflowing, where
+/// cuSOLVER says nothing of the kind: by scaling the whole matrix (eigenvalues, singular values, gels, whose right-hand
+/// sides too), the norms of columns (geqrf's reflectors), or complex quotients (getrf's pivots; real ones are the same
+/// in both).
 ///
 /// potrf, and what follows from its factor, forms nothing larger than the square root of a diagonal element, and
 /// no quotient but by one; the operands of orgqr and ormqr are reflectors and numbers that are multiplied by them,
 /// with the sums that LAPACK has.
-fn scales(op: Op, precision: Precision) -> bool {
-    let quotients = op == Op::Getrf && precision.is_complex();
-    let scaled = matches!(
-        op,
-        Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev | Op::Geqrf
-    );
-    scaled || quotients
+fn scaled_steps(op: Op, precision: Precision) -> usize {
+    match op {
+        Op::Getrf | Op::Gesv => usize::from(precision.is_complex()),
+        Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev => 1,
+        Op::Geqrf | Op::Gelqf => 1,
+        Op::Gels => 2,
+        _ => 0,
+    }
 }
 
 /// True if the SVD of this call may be computed in two ways, of which the first may turn out too inaccurate.

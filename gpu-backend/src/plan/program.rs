@@ -222,6 +222,22 @@ pub enum Solver {
         /// The matrix, at its buffer's corner.
         a: Place,
     },
+    /// d := the diagonal of A.
+    Diagonal {
+        /// Order.
+        n: usize,
+        /// A.
+        a: Place,
+        /// n numbers.
+        d: Place,
+    },
+    /// C := 0.
+    Zero {
+        /// m, n.
+        size: (usize, usize),
+        /// C, m x n.
+        c: Place,
+    },
     /// C := I.
     Identity {
         /// Order.
@@ -260,6 +276,19 @@ pub enum Solver {
         /// Order.
         n: usize,
         /// The factor.
+        a: Place,
+        /// 0, or the first zero on the diagonal.
+        info: Place,
+    },
+    /// The inverse of a triangular matrix over it.
+    Trtri {
+        /// The triangle.
+        uplo: Uplo,
+        /// Its diagonal.
+        diag: Diag,
+        /// Order.
+        n: usize,
+        /// The matrix.
         a: Place,
         /// 0, or the first zero on the diagonal.
         info: Place,
@@ -418,8 +447,9 @@ pub struct Program {
     /// The answer is the CPU library's only for finite operands: the executor gives the call back when
     /// it meets NaN or infinity in an upload.
     pub finite_only: bool,
-    /// As `finite_only`, for operands whose largest element is so large or small that LAPACK would scale.
-    pub unscaled_only: bool,
+    /// As `finite_only`, for the uploads of the first so many steps, each by itself: its largest element may not be so
+    /// large or small that LAPACK would scale.
+    pub unscaled_steps: usize,
 }
 
 /// What the planner is told about the device and its driver.

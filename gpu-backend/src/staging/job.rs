@@ -125,8 +125,8 @@ pub struct Job {
     pub limit: Duration,
     /// What the operands are looked at for.
     pub look: Look,
-    /// Bits of the largest absolute value so far, with [`Look::Largest`].
-    pub largest: AtomicU64,
+    /// Bits of the largest absolute value of each step's uploads so far, with [`Look::Largest`].
+    pub largest: Vec<AtomicU64>,
     /// Grows with every change that the call's thread may wait for.
     version: AtomicU64,
     state: Mutex<State>,
@@ -191,7 +191,7 @@ impl Job {
             pieces,
             limit,
             look,
-            largest: AtomicU64::new(0),
+            largest: (0..steps).map(|_| AtomicU64::new(0)).collect(),
             version: AtomicU64::new(0),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -391,9 +391,9 @@ impl<'q> JobGuard<'q> {
         Ok(())
     }
 
-    /// Bits of the largest absolute value of the pieces so far ([`Look::Largest`]).
-    pub fn largest(&self) -> u64 {
-        self.job.largest.load(Ordering::Relaxed)
+    /// Bits of the largest absolute value of a step's uploads so far ([`Look::Largest`]).
+    pub fn largest(&self, step: usize) -> u64 {
+        self.job.largest[step].load(Ordering::Relaxed)
     }
 
     /// The slots that carried the uploads of a step.

@@ -353,7 +353,7 @@ fn fill(chunk: &mut [MaybeUninit<u8>], piece: &Upload, pitch_bytes: usize, job: 
     let put = |to: &mut [MaybeUninit<u8>], from: &[u8]| match job.look {
         Look::Largest(part_bytes) => {
             let largest = copy::copy_largest(to, from, part_bytes);
-            job.largest.fetch_max(largest, Ordering::Relaxed);
+            job.largest[piece.step].fetch_max(largest, Ordering::Relaxed);
             largest < copy::infinity_bits(part_bytes)
         }
         Look::Finite(part_bytes) => copy::copy_finite(to, from, part_bytes),

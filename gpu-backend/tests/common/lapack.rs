@@ -423,6 +423,26 @@ pub fn geev_case(precision: Precision, letters: &'static str, a: &Matrix) -> Cas
     }
 }
 
+/// gels and ormqr's letter for the conjugate transpose.
+pub fn adjoint(precision: Precision) -> &'static str {
+    if precision.is_complex() { "C" } else { "T" }
+}
+
+/// Random right-hand sides in all max(m, n) rows, of which the routine may ignore the last.
+pub fn gels_case(
+    precision: Precision,
+    letters: &'static str,
+    a: &Matrix,
+    nrhs: usize,
+    random: &mut Random,
+) -> Case {
+    let (m, n) = (a.rows, a.cols);
+    let b = Matrix::random(precision, m.max(n), nrhs, m.max(n) + 3, random);
+    Case::new(Op::Gels, precision, letters, (m, n, nrhs))
+        .matrix(a.clone(), Intent::InOut)
+        .matrix(b, Intent::InOut)
+}
+
 /// One small case of each routine.
 pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<Case> {
     let a = Matrix::random(precision, n, n, n + 2, random);
@@ -438,6 +458,32 @@ pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<C
             .matrix(spd.clone(), Intent::In)
             .matrix(b.clone(), Intent::InOut),
         new(Op::Potri, "U", n).matrix(spd.clone(), Intent::InOut),
+        new(Op::Trtri, "LN", n).matrix(spd.clone(), Intent::InOut),
+        new(Op::Lauum, "U", n).matrix(spd.clone(), Intent::InOut),
+        new(Op::Trtrs, "UCN", 3)
+            .matrix(spd.clone(), Intent::In)
+            .matrix(b.clone(), Intent::InOut),
+        gels_case(precision, "N", &a, 3, random),
+        gels_case(
+            precision,
+            adjoint(precision),
+            &Matrix::random(precision, n, n / 2 + 1, n, random),
+            3,
+            random,
+        ),
+        gels_case(
+            precision,
+            "N",
+            &Matrix::random(precision, n / 2 + 1, n, n, random),
+            3,
+            random,
+        ),
+        Case::new(Op::Gelqf, precision, "", (n / 2 + 1, n, n))
+            .matrix(
+                Matrix::random(precision, n / 2 + 1, n, n, random),
+                Intent::InOut,
+            )
+            .vector(VectorKind::Same, n / 2 + 1, Intent::Out),
         new(Op::Getrf, "", n)
             .matrix(a.clone(), Intent::InOut)
             .vector(VectorKind::Integer, n, Intent::Out),
