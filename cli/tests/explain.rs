@@ -161,7 +161,7 @@ fn a_recorded_decision_comes_out_again_and_a_changed_one_does_not() {
             "reason": decision.reason.name(), "detail": null, "level": 5, "cpu_threads": 4,
             "predicted_cpu_s": decision.prediction.cpu_s,
             "predicted_gpu_s": decision.prediction.gpu_s(),
-            "startup_s": 0.0, "queue_s": 0.01, "waited_s": 0.0, "seconds": 0.5,
+            "startup_s": 0.0, "queue_s": 0.01, "learned_cpu": 1.0, "learned_gpu": 1.0, "waited_s": 0.0, "seconds": 0.5,
             "bytes_in": 0, "bytes_out": 0, "upload_s": 0.0, "compute_s": 0.0, "download_s": 0.0,
         })
         .to_string()

@@ -1,6 +1,6 @@
 //! The level that the user chose, and the decision that follows from a prediction.
 
-use crate::{Prediction, Profile, Situation, predict};
+use crate::{Correction, Prediction, Profile, Situation, predict};
 use routines::Shape;
 
 /// How readily calls go to the GPU: 1 (only clear wins) to 10 (also slight losses).
@@ -144,17 +144,33 @@ pub struct Decision {
     pub prediction: Prediction,
 }
 
+impl Decision {
+    /// Nothing predicts the call.
+    pub(crate) const NO_MODEL: Self = Self {
+        route: Route::Cpu,
+        reason: Reason::NoModel,
+        prediction: Prediction::ZERO,
+    };
+}
+
 /// The route of one call: GPU if its predicted time, waiting included, beats the CPU's by the level's
 /// factor. A pure function of its arguments; allocates nothing.
 pub fn decide(profile: &Profile, shape: &Shape, situation: &Situation, level: Level) -> Decision {
+    decide_corrected(profile, shape, situation, level, &Correction::NONE)
+}
+
+/// The same with what has been learnt.
+pub fn decide_corrected(
+    profile: &Profile,
+    shape: &Shape,
+    situation: &Situation,
+    level: Level,
+    correction: &Correction,
+) -> Decision {
     let Some(p) = predict(profile, shape, situation) else {
-        return Decision {
-            route: Route::Cpu,
-            reason: Reason::NoModel,
-            prediction: Prediction::default(),
-        };
+        return Decision::NO_MODEL;
     };
-    choose(&p, level)
+    choose(&p.corrected(correction), level)
 }
 
 /// The route that follows from predicted times.

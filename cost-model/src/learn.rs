@@ -6,8 +6,12 @@
 //! sizes and the hundredth only of its own. Reading and writing take no lock and allocate nothing; of two
 //! updates at the same instant one may be lost. Must not know clocks: times come from the caller.
 
+mod kept;
+
+pub use kept::{Entry, LEARNED_SCHEMA, LearnedCounts, MOST_ENTRIES, merge};
+
 use crate::decide::{Decision, Level, Reason, Route, choose};
-use crate::{Prediction, Profile, Situation, predict};
+use crate::{Profile, Situation, predict};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use routines::{Precision, Shape};
 
@@ -115,6 +119,17 @@ pub struct LearnedDecision {
     pub correction: Correction,
     /// The call's time is wanted, on whichever side it runs.
     pub timed: bool,
+}
+
+impl From<Decision> for LearnedDecision {
+    /// A decision by the profile alone, from which nothing is learnt.
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            correction: Correction::NONE,
+            timed: false,
+        }
+    }
 }
 
 /// One correction of both sides.
@@ -369,15 +384,7 @@ impl Learned {
         tries: bool,
     ) -> LearnedDecision {
         let Some(raw) = predict(profile, shape, situation) else {
-            return LearnedDecision {
-                decision: Decision {
-                    route: Route::Cpu,
-                    reason: Reason::NoModel,
-                    prediction: Prediction::default(),
-                },
-                correction: Correction::NONE,
-                timed: false,
-            };
+            return Decision::NO_MODEL.into();
         };
         let tick = self.ticks.fetch_add(1, Relaxed).wrapping_add(1);
         let places = self.places(shape, false);

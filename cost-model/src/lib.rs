@@ -14,10 +14,12 @@ mod predict;
 mod profile;
 mod threshold;
 
-pub use decide::{Decision, Level, LevelError, Reason, Route, decide};
+pub use decide::{Decision, Level, LevelError, Reason, Route, decide, decide_corrected};
 pub use estimate::{CpuFacts, FRESH_BYTES_PER_S, GpuFacts};
 pub use lapack::{SOLVER_START_S, sample_key};
-pub use learn::{Correction, Learned, LearnedDecision};
+pub use learn::{
+    Correction, Entry, LEARNED_SCHEMA, Learned, LearnedCounts, LearnedDecision, MOST_ENTRIES, merge,
+};
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{
     Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side,

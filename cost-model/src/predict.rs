@@ -42,6 +42,19 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// No time at all.
+    pub(crate) const ZERO: Self = Self {
+        cpu_s: 0.0,
+        startup_s: 0.0,
+        queue_s: 0.0,
+        latency_s: 0.0,
+        upload_s: 0.0,
+        compute_s: 0.0,
+        download_s: 0.0,
+        fresh_s: 0.0,
+        overlap_s: 0.0,
+    };
+
     /// The whole call on the GPU, waiting included.
     pub fn gpu_s(&self) -> f64 {
         self.startup_s + self.queue_s + self.busy_s()

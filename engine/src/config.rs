@@ -76,7 +76,7 @@ pub struct Settings {
     pub log: Option<LogLevel>,
     /// Where the log goes instead of standard error; JSON lines if it ends in `.jsonl`.
     pub log_file: Option<PathBuf>,
-    /// Learning from finished calls.
+    /// Learning from finished calls, in mode auto; `None` means on.
     pub learn: Option<bool>,
     /// Devices that may be used, by number; the first is used.
     pub devices: Vec<u32>,
@@ -96,6 +96,11 @@ impl Settings {
         } else {
             LogLevel::Off
         })
+    }
+
+    /// Whether calls are learnt from: decisions of the other modes are functions of the call alone.
+    pub fn learns(&self) -> bool {
+        self.mode == Mode::Auto && self.learn != Some(false)
     }
 
     /// The device that is used.
@@ -248,8 +253,8 @@ fn bytes(text: &str) -> Option<u64> {
 /// The value of a variable.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// The user's directory for `kind` ("CONFIG", "DATA"), by the XDG rules; `None` without a home.
-fn user_dir(env: Environment<'_>, kind: &str, below_home: &str) -> Option<PathBuf> {
+/// The user's directory for `kind` ("CONFIG", "DATA", "STATE"), by the XDG rules; `None` without a home.
+pub(crate) fn user_dir(env: Environment<'_>, kind: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |v: OsString| Some(PathBuf::from(v)).filter(|p| p.is_absolute());
     env(&format!("XDG_{kind}_HOME"))
         .and_then(absolute)

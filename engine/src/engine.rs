@@ -7,6 +7,7 @@
 use crate::config::{Mode, Settings};
 use crate::decode::{Decoded, decode, decode_lapack};
 use crate::gates::Gates;
+use crate::learn::{self, CpuRoutine, Learning};
 use crate::log::{CallRecord, Log, ProcessState};
 use crate::os;
 use crate::start::{Device, Start, StartFailure, State};
@@ -15,12 +16,13 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use cost_model::{
-    CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, Prediction, Profile, Reason, Route,
-    SOLVER_START_S, Situation, decide, threshold_work,
+    Correction, CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, LearnedDecision, Level, Prediction,
+    Profile, Reason, Route, SOLVER_START_S, Situation, decide, threshold_work, watch_work,
 };
 use engine_abi::{HostTable, OUTCOME_DONE, OUTCOME_UNTOUCHED, RoutedCall, RoutedLapack};
-use routines::{Library, Shape, family};
+use routines::{Library, Op, Precision, Shape, family};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +53,8 @@ pub struct Setup {
     pub cpu_threads: u32,
     /// A profile made for this CPU, and its path.
     pub profile: Option<(Profile, String)>,
+    /// Where what is learnt is kept between processes; `None` where it is not.
+    pub learned_dir: Option<PathBuf>,
     /// Starts the device.
     pub starter: Box<dyn Starter>,
 }
@@ -63,7 +67,10 @@ pub struct Engine {
     prior: Profile,
     start: Start,
     log: Log,
-    log_complaint: Option<String>,
+    /// What past calls teach; `None` where nothing is learnt.
+    learning: Option<Learning>,
+    /// Lines for the user about files that cannot be used.
+    complaints: Vec<String>,
     /// Predicted time of the calls that are on the GPU now.
     in_flight_ns: AtomicU64,
     /// Predicted savings that were missed because the GPU was not started.
@@ -146,6 +153,10 @@ struct Plan<'a> {
     reason: &'static str,
     detail: Option<String>,
     prediction: Prediction,
+    /// Factors of what was learnt within the prediction.
+    correction: Correction,
+    /// The decision whose time is to be learnt from.
+    timed: Option<LearnedDecision>,
     /// Time that was waited for the start.
     waited_s: f64,
 }
@@ -157,6 +168,8 @@ impl<'a> Plan<'a> {
             reason,
             detail,
             prediction: Prediction::default(),
+            correction: Correction::NONE,
+            timed: None,
             waited_s: 0.0,
         }
     }
@@ -164,20 +177,19 @@ impl<'a> Plan<'a> {
     fn forced(device: &'a Device) -> Self {
         Self {
             device: Some(device),
-            reason: "forced",
-            detail: None,
-            prediction: Prediction::default(),
-            waited_s: 0.0,
+            ..Self::cpu("forced", None)
         }
     }
 
-    fn decided(device: &'a Device, decision: &cost_model::Decision) -> Self {
+    /// `device` is used if the decision is for the GPU.
+    fn decided(device: Option<&'a Device>, decided: &LearnedDecision) -> Self {
+        let decision = &decided.decision;
         Self {
-            device: (decision.route == Route::Gpu).then_some(device),
-            reason: decision.reason.name(),
-            detail: None,
+            device: device.filter(|_| decision.route == Route::Gpu),
             prediction: decision.prediction,
-            waited_s: 0.0,
+            correction: decided.correction,
+            timed: decided.timed.then_some(*decided),
+            ..Self::cpu(decision.reason.name(), None)
         }
     }
 }
@@ -203,6 +215,21 @@ impl Origin {
                 Some((info, 8)) => info.cast::<i64>().write_unaligned(0),
                 Some((info, _)) => info.cast::<i32>().write_unaligned(0),
                 None => {}
+            }
+        }
+    }
+
+    /// Whether the CPU routine, which has run, had success.
+    ///
+    /// # Safety
+    /// The call is in progress.
+    unsafe fn succeeded(&self) -> bool {
+        // SAFETY: info is the caller's, and the routine has written it; alignment is not assumed.
+        unsafe {
+            match self.info {
+                Some((info, 8)) => info.cast::<i64>().read_unaligned() == 0,
+                Some((info, _)) => info.cast::<i32>().read_unaligned() == 0,
+                None => true,
             }
         }
     }
@@ -236,12 +263,20 @@ impl Engine {
             },
             |(profile, _)| profile.clone(),
         );
+        let learning = settings
+            .learns()
+            .then(|| Learning::new(setup.learned_dir.clone()));
+        let mut complaints: Vec<String> = log_complaint.into_iter().collect();
+        if let (Some(learning), Some((profile, source))) = (&learning, &setup.profile) {
+            complaints.extend(learning.belong_to(profile, source));
+        }
         let engine = Self {
             owner: os::identity(),
             prior,
             start: Start::default(),
             log,
-            log_complaint,
+            learning,
+            complaints,
             in_flight_ns: AtomicU64::new(0),
             missed_ns: AtomicU64::new(0),
             solver_warm: AtomicBool::new(false),
@@ -270,9 +305,14 @@ impl Engine {
         self.start.has_begun()
     }
 
-    /// A line for the user about the log, if it cannot be written.
-    pub fn log_complaint(&self) -> Option<&str> {
-        self.log_complaint.as_deref()
+    /// Lines for the user about files of the engine that cannot be used.
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    /// Whether [`Engine::finish`] has anything to do at the end of the process.
+    pub fn finishes(&self) -> bool {
+        self.log.wants_calls() || self.learning.is_some()
     }
 
     /// The log.
@@ -283,6 +323,14 @@ impl Engine {
     /// Thresholds that follow from the settings and, where it is known, a profile.
     fn set_thresholds(&self, profile: Option<&Profile>) {
         let settings = &self.setup.settings;
+        // Who learns also looks at calls that might win if the profile was wrong.
+        let least = |profile: &Profile, op: Op, precision: Precision, level: Level| {
+            let of = match &self.learning {
+                Some(_) => watch_work,
+                None => threshold_work,
+            };
+            of(profile, op, precision, level)
+        };
         self.gates.set(|op, precision, flops_per_work| {
             let wanted = settings
                 .threshold_flops
@@ -293,7 +341,7 @@ impl Engine {
                 // A family of LAPACK that never wins stays away whatever the user's threshold is.
                 (_, wanted, profile) if predicts && family(op).library == Library::Lapack => {
                     let profile = profile.unwrap_or(&self.prior);
-                    let usable = threshold_work(profile, op, precision, settings.level);
+                    let usable = least(profile, op, precision, settings.level);
                     match wanted {
                         Some(wanted) if usable != u64::MAX => wanted,
                         _ => usable,
@@ -301,7 +349,7 @@ impl Engine {
                 }
                 (_, Some(wanted), _) => wanted,
                 (_, None, Some(profile)) if predicts => {
-                    threshold_work(profile, op, precision, settings.level)
+                    least(profile, op, precision, settings.level)
                 }
                 _ => DEFAULT_THRESHOLD_WORK,
             }
@@ -393,8 +441,13 @@ impl Engine {
             return;
         }
         let mut plan = self.plan(&shape, cpu_threads);
+        if learn::is_nested() {
+            plan.timed = None;
+        }
         let began = Instant::now();
         if let Some(device) = plan.device {
+            let learning = self.learning.as_ref();
+            let turn = learning.map(Learning::enter_gpu);
             let ran = match &mut call {
                 Ok(call) => self.on_gpu(device, call, &plan.prediction, host),
                 Err(why) => Err(why.clone()),
@@ -404,6 +457,12 @@ impl Engine {
                     // SAFETY: the call is in progress.
                     unsafe { origin.store_success() };
                     outcome.set(OUTCOME_DONE);
+                    if let (Some(learning), Some(turn)) = (learning, turn) {
+                        let own_s = turn.leave();
+                        if let (Some(decided), Some(own_s)) = (&plan.timed, own_s) {
+                            learning.observe(&shape, decided, Route::Gpu, own_s);
+                        }
+                    }
                     if self.log.wants_calls() {
                         let mut record = self.record(origin, &shape, &plan, cpu_threads);
                         record.route = "gpu";
@@ -417,21 +476,33 @@ impl Engine {
                     self.note_failure(&failure);
                     plan.reason = "failed-on-gpu";
                     plan.detail = Some(failure.to_string());
+                    plan.timed = None;
                 }
             }
         }
-        if !self.log.wants_calls() {
+        if !self.log.wants_calls() && plan.timed.is_none() {
             // The shim jumps to the CPU library: no frame of ours is on its stack.
             return;
         }
+        let routine = CpuRoutine::enter();
         let began = Instant::now();
         // SAFETY: the shim's own callback and frame, called once, on the caller's thread. The views
         // in `call` are not used again.
         unsafe { (origin.cpu)(origin.frame) };
+        let seconds = began.elapsed().as_secs_f64();
+        drop(routine);
         outcome.set(OUTCOME_DONE);
-        let mut record = self.record(origin, &shape, &plan, cpu_threads);
-        record.seconds = began.elapsed().as_secs_f64();
-        self.log.call(&record);
+        if let (Some(learning), Some(decided)) = (&self.learning, &plan.timed) {
+            // SAFETY: the call is in progress, and its routine has returned.
+            if unsafe { origin.succeeded() } {
+                learning.observe(&shape, decided, Route::Cpu, seconds);
+            }
+        }
+        if self.log.wants_calls() {
+            let mut record = self.record(origin, &shape, &plan, cpu_threads);
+            record.seconds = seconds;
+            self.log.call(&record);
+        }
     }
 
     /// Whether a call of LAPACK came only because its shim did not know better: the first ones do, before the
@@ -473,6 +544,8 @@ impl Engine {
             predicted_gpu_s: plan.prediction.gpu_s(),
             startup_s: plan.prediction.startup_s,
             queue_s: plan.prediction.queue_s,
+            learned_cpu: plan.correction.cpu,
+            learned_gpu: plan.correction.gpu,
             waited_s: plan.waited_s,
             seconds: 0.0,
             bytes_in: 0,
@@ -500,10 +573,8 @@ impl Engine {
                         cpu_threads,
                         ..Situation::default()
                     };
-                    Plan::decided(
-                        device,
-                        &decide(&device.profile, shape, &situation, settings.level),
-                    )
+                    let decision = decide(&device.profile, shape, &situation, settings.level);
+                    Plan::decided(Some(device), &decision.into())
                 }
                 State::Unusable(why) => Plan::cpu("gpu-unavailable", Some(why.to_owned())),
                 State::NotStarted | State::Starting(_) => Plan::cpu(
@@ -534,13 +605,28 @@ impl Engine {
             queue_s: seconds(self.in_flight_ns.load(Ordering::Relaxed)),
             ..Situation::default()
         };
-        let decision = decide(&device.profile, shape, &situation, level);
-        if decision.reason == Reason::StartupTooLong {
-            let saving_ns = nanoseconds(decision.prediction.saving_s());
+        let decided = self.decide(&device.profile, shape, &situation, level, true);
+        if decided.decision.reason == Reason::StartupTooLong {
+            let saving_ns = nanoseconds(decided.decision.prediction.saving_s());
             self.solver_missed_ns
                 .fetch_add(saving_ns, Ordering::Relaxed);
         }
-        Plan::decided(device, &decision)
+        Plan::decided(Some(device), &decided)
+    }
+
+    /// By the profile and, where something is learnt, by that.
+    fn decide(
+        &self,
+        profile: &Profile,
+        shape: &Shape,
+        situation: &Situation,
+        level: Level,
+        tries: bool,
+    ) -> LearnedDecision {
+        match &self.learning {
+            Some(learning) => learning.decide(profile, shape, situation, level, tries),
+            None => decide(profile, shape, situation, level).into(),
+        }
     }
 
     /// What the first call of LAPACK takes besides, until one has run or enough was missed by waiting for one that
@@ -573,7 +659,10 @@ impl Engine {
             startup_s,
             ..Situation::default()
         };
-        let decision = decide(&self.prior, shape, &situation, level);
+        let mut decided = self.decide(&self.prior, shape, &situation, level, false);
+        // Libraries are being read and threads started meanwhile.
+        decided.timed &= since.is_none();
+        let decision = decided.decision;
         if decision.route == Route::Gpu {
             self.begin();
             // To the point where even an immediate start would not pay any more: the call then takes
@@ -585,11 +674,9 @@ impl Engine {
                 State::Ready(device) => self.plan_ready(device, shape, cpu_threads),
                 State::Unusable(why) => Plan::cpu("gpu-unavailable", Some(why.to_owned())),
                 State::NotStarted | State::Starting(_) => Plan {
-                    device: None,
                     reason: Reason::StartupTooLong.name(),
-                    detail: None,
-                    prediction: decision.prediction,
-                    waited_s,
+                    timed: None,
+                    ..Plan::decided(None, &decided)
                 },
             };
             return Plan { waited_s, ..plan };
@@ -601,13 +688,7 @@ impl Engine {
                 self.begin();
             }
         }
-        Plan {
-            device: None,
-            reason: decision.reason.name(),
-            detail: None,
-            prediction: decision.prediction,
-            waited_s: 0.0,
-        }
+        Plan::decided(None, &decided)
     }
 
     /// Starts the GPU in the background unless that was done.
@@ -616,6 +697,10 @@ impl Engine {
             || self.setup.starter.start(&self.setup),
             |took_s, outcome| match outcome {
                 Ok(device) => {
+                    if let Some(learning) = &self.learning {
+                        let complaint = learning.belong_to(&device.profile, &device.profile_source);
+                        complaint.iter().for_each(|line| os::complain(line));
+                    }
                     self.set_thresholds(Some(&device.profile));
                     device.complaints.iter().for_each(|line| os::complain(line));
                     self.log
@@ -681,8 +766,14 @@ impl Engine {
         }
     }
 
-    /// The end of the process: prints the summary if the user asked for one.
+    /// The end of the process: saves what was learnt, and prints the summary if the user asked for one.
     pub fn finish(&self) {
+        if let Some(learning) = &self.learning {
+            learning.save();
+        }
+        if !self.log.wants_calls() {
+            return;
+        }
         let gpu = match self.start.state() {
             State::NotStarted => "not started".to_owned(),
             State::Starting(since) => format!("starting since {:.1} s", since.as_secs_f64()),

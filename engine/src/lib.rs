@@ -11,6 +11,7 @@ pub mod device;
 mod engine;
 pub mod files;
 mod gates;
+pub mod learn;
 pub mod log;
 pub mod machine;
 pub mod measure;
@@ -69,9 +70,9 @@ fn register(host: &HostTable) {
     let (engine, made) = SLOT.get_or_make(|| Engine::new(Arc::new(setup(host, &mut complaints))));
     if made {
         os::watch_forks();
-        complaints.extend(engine.log_complaint().map(str::to_owned));
+        complaints.extend(engine.complaints().iter().cloned());
         complaints.iter().for_each(|line| os::complain(line));
-        if engine.log().wants_calls() {
+        if engine.finishes() {
             os::at_exit(finish);
         }
     }
@@ -95,6 +96,7 @@ fn setup(host: &HostTable, complaints: &mut Vec<String>) -> Setup {
             fingerprint,
             cpu_threads,
             profile: None,
+            learned_dir: None,
             starter,
         };
     }
@@ -111,6 +113,7 @@ fn setup(host: &HostTable, complaints: &mut Vec<String>) -> Setup {
         fingerprint,
         cpu_threads,
         profile,
+        learned_dir: learn::store::dir(&os::variable),
         starter,
     }
 }

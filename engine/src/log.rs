@@ -76,6 +76,10 @@ pub struct CallRecord {
     pub startup_s: f64,
     /// Of which waiting for other calls.
     pub queue_s: f64,
+    /// Factor of what was learnt within the CPU's predicted time.
+    pub learned_cpu: f64,
+    /// Factor of what was learnt within the GPU's predicted time, waiting apart.
+    pub learned_gpu: f64,
     /// Time that the call waited for the GPU's start before it ran.
     pub waited_s: f64,
     /// What it took from then on.
@@ -522,6 +526,8 @@ mod tests {
             predicted_gpu_s: 0.25,
             startup_s: 0.125,
             queue_s: 0.0,
+            learned_cpu: 1.0,
+            learned_gpu: 1.0,
             waited_s: 0.0,
             seconds: 0.25,
             bytes_in: 2048,

@@ -6,6 +6,7 @@ use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 unsafe extern "C" {
     // glibc's; not in the libc crate. Answers null in a setuid program.
@@ -42,6 +43,15 @@ pub fn identity() -> (i32, u32) {
 pub fn effective_user() -> u32 {
     // SAFETY: no preconditions.
     unsafe { libc::geteuid() }
+}
+
+/// Whether the effective user may write in a directory; not on a file system that is read-only.
+pub fn is_writable(dir: &Path) -> bool {
+    let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: the path is NUL-terminated.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
 }
 
 /// True in a program that runs with more rights than its caller.

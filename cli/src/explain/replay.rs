@@ -2,7 +2,7 @@
 
 use super::{Args, profile, route_name};
 use anyhow::{Context, Result, bail, ensure};
-use cost_model::{Level, Profile, Situation, decide};
+use cost_model::{Correction, Level, Profile, Situation, decide_corrected};
 use gpu_offload::config::Settings;
 use gpu_offload::machine;
 use routines::Shape;
@@ -41,6 +41,8 @@ struct Recorded {
     predicted_gpu_s: f64,
     startup_s: f64,
     queue_s: f64,
+    learned_cpu: f64,
+    learned_gpu: f64,
 }
 
 /// One decision again.
@@ -106,7 +108,11 @@ impl Recorded {
             ..Situation::default()
         };
         let level = Level::new(i64::from(self.level))?;
-        let decision = decide(profile, &self.shape()?, &situation, level);
+        let correction = Correction {
+            cpu: self.learned_cpu,
+            gpu: self.learned_gpu,
+        };
+        let decision = decide_corrected(profile, &self.shape()?, &situation, level, &correction);
         let (route, reason) = (route_name(decision.route), decision.reason.name());
         let (cpu_s, gpu_s) = (decision.prediction.cpu_s, decision.prediction.gpu_s());
         let near = |a: f64, b: f64| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());

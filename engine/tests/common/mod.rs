@@ -198,10 +198,12 @@ pub fn profile(cpu_s: f64, gpu_s: f64, start_s: f64) -> Profile {
     .expect("sound")
 }
 
+/// Without learning: the mock takes other times than profiles say.
 pub fn settings(mode: Mode) -> Settings {
     Settings {
         mode,
         level: Level::default(),
+        learn: Some(false),
         ..Settings::default()
     }
 }
@@ -212,6 +214,7 @@ pub fn setup(settings: Settings, script: &Arc<Script>, known: Profile) -> Arc<Se
         fingerprint: Fingerprint::default(),
         cpu_threads: 1,
         profile: Some((known.clone(), "test".to_owned())),
+        learned_dir: None,
         starter: Box::new(MockStarter {
             script: script.clone(),
             profile: known,
@@ -273,6 +276,8 @@ pub struct Problem {
     pub before: Vec<f64>,
     /// Times that the CPU routine ran.
     pub cpu_runs: usize,
+    /// What it takes, besides computing.
+    pub cpu_takes: Duration,
 }
 
 const GAP: usize = 3;
@@ -292,6 +297,7 @@ impl Problem {
             before: c.clone(),
             c,
             cpu_runs: 0,
+            cpu_takes: Duration::ZERO,
         }
     }
 
@@ -324,6 +330,7 @@ impl Problem {
     }
 
     fn compute(&mut self) {
+        std::thread::sleep(self.cpu_takes);
         self.c = self.right();
         self.cpu_runs += 1;
     }
