@@ -18,6 +18,7 @@ use cpu::Cpu;
 use curves::{Bench, Curve, Effort, GpuTime, Measured, curves};
 use gpu_backend::{Arithmetic, Gpu};
 use gpu_offload::config::Settings;
+use gpu_offload::learn::store;
 use gpu_offload::measure::{Operands, Subject, Timed, time_device};
 use gpu_offload::{config, device, machine, os};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -598,6 +599,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
     .context("the measurements make no sense")?;
     write_atomically(&output, &profile.to_toml())?;
+    // What was learnt corrects the old profile's times.
+    if let Some(dir) = store::dir(&|name: &str| std::env::var_os(name)) {
+        store::remove(&dir)
+            .with_context(|| format!("{}: what was learnt cannot be removed", dir.display()))?;
+    }
     crate::say!(
         "profile: {} ({:.1} s)",
         output.display(),

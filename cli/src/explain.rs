@@ -10,10 +10,11 @@ use crate::units::seconds;
 use anyhow::{Context, Result};
 use core::fmt::Write as _;
 use cost_model::{
-    CpuFacts, Decision, Level, Prediction, Profile, Reason, Route, SOLVER_START_S, Situation,
-    decide,
+    CpuFacts, Decision, Learned, Level, Prediction, Profile, Reason, Route, SOLVER_START_S,
+    Situation, decide_corrected,
 };
 use gpu_offload::config::{self, Settings};
+use gpu_offload::learn::store;
 use gpu_offload::machine;
 pub(crate) use question::Question;
 pub use question::routine;
@@ -79,6 +80,9 @@ struct Answer {
     reason: &'static str,
     cpu: CpuTerms,
     gpu: GpuTerms,
+    /// Factors of what was learnt within these times; 1 for nothing.
+    learned_cpu: f64,
+    learned_gpu: f64,
     /// Predicted CPU time over predicted GPU time; absent where nothing is predicted.
     speedup: Option<f64>,
     /// What the level asks of it.
@@ -218,7 +222,9 @@ fn answer(args: &Args, settings: &Settings) -> Result<Answer> {
     if args.reads_result {
         question = question.reading_result();
     }
-    let (profile, source, notes) = profile(args.profile.as_ref(), settings)?;
+    let (profile, source, mut notes) = profile(args.profile.as_ref(), settings)?;
+    let (learned, complaint) = learned(settings, &profile, &source);
+    notes.extend(complaint);
     let level = match args.level {
         Some(level) => Level::new(i64::from(level))?,
         None => settings.level,
@@ -233,9 +239,12 @@ fn answer(args: &Args, settings: &Settings) -> Result<Answer> {
     };
     let of = |level: Level| {
         let situation = situation(&question, resident_in_bytes);
-        decide(&profile, &question.shape(), &situation, level)
+        let shape = question.shape();
+        let correction = learned.correction(&shape);
+        decide_corrected(&profile, &shape, &situation, level, &correction)
     };
     let decision = of(level);
+    let correction = learned.correction(&question.shape());
     let least_level = (1..=10)
         .filter_map(|l| Level::new(l).ok())
         .find(|l| of(*l).route == Route::Gpu);
@@ -243,13 +252,10 @@ fn answer(args: &Args, settings: &Settings) -> Result<Answer> {
         let scaled = question.scaled(edge);
         // The names were accepted above, for the same routine.
         let resident = scaled.input_bytes(&args.resident).unwrap_or(0);
-        decide(
-            &profile,
-            &scaled.shape(),
-            &situation(&scaled, resident),
-            level,
-        )
-        .route
+        let shape = scaled.shape();
+        let correction = learned.correction(&shape);
+        let situation = situation(&scaled, resident);
+        decide_corrected(&profile, &shape, &situation, level, &correction).route
     };
     let changes = changes(at)
         .into_iter()
@@ -284,11 +290,29 @@ fn answer(args: &Args, settings: &Settings) -> Result<Answer> {
             threads,
         },
         gpu: terms(&p),
+        learned_cpu: correction.cpu,
+        learned_gpu: correction.gpu,
         speedup: (reason != Reason::NoModel).then(|| p.cpu_s / p.gpu_s()),
         required_speedup: level.required_speedup(),
         least_level: least_level.map(Level::get),
         changes,
     })
+}
+
+/// What programs have learnt of a profile, and a line if that cannot be read.
+fn learned(settings: &Settings, profile: &Profile, source: &str) -> (Learned, Option<String>) {
+    let learned = Learned::new();
+    let dir = store::dir(&|name: &str| std::env::var_os(name)).filter(|_| settings.learns());
+    let Some(dir) = dir else {
+        return (learned, None);
+    };
+    match store::read(&dir, store::identity(profile, source)) {
+        Ok(entries) => {
+            learned.restore(&entries);
+            (learned, None)
+        }
+        Err(line) => (learned, Some(line)),
+    }
 }
 
 /// What a call waits for where nothing has been started.
@@ -366,6 +390,13 @@ fn text(a: &Answer) -> String {
             if time_s != 0.0 {
                 term(what, time_s);
             }
+        }
+        if (a.learned_cpu, a.learned_gpu) != (1.0, 1.0) {
+            let _ = writeln!(
+                out,
+                "corrected by what was learnt: CPU x {:.2}, GPU x {:.2}",
+                a.learned_cpu, a.learned_gpu
+            );
         }
         let _ = writeln!(
             out,

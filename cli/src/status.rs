@@ -6,9 +6,12 @@ use crate::install::known::{self, Kind, Known};
 use crate::{doctor, prefix};
 use anyhow::Result;
 use core::fmt::Write as _;
-use cost_model::{CpuFacts, GpuFacts, Level, Profile, Route, Situation, decide, threshold_work};
+use cost_model::{
+    CpuFacts, GpuFacts, LearnedCounts, Level, Profile, Route, Situation, decide, threshold_work,
+};
 use gpu_backend::{Gpu, StartOptions, probe_libraries};
 use gpu_offload::config::{self, Mode, Settings};
+use gpu_offload::learn::store;
 use gpu_offload::measure::CpuLibrary;
 use gpu_offload::{device, files, machine};
 use routines::{Op, Precision, Shape};
@@ -44,6 +47,8 @@ struct Report {
     gpu: Outcome<GpuReport>,
     /// Path of the profile, or "estimate"; absent without a GPU.
     profile: Option<String>,
+    /// What was learnt of that profile; absent without a GPU and where nothing is learnt.
+    learned: Option<LearnedReport>,
     routines: Vec<Routine>,
     /// Environments into which this user has installed.
     environments: Vec<Environment>,
@@ -80,6 +85,36 @@ struct ConfigFile {
     path: PathBuf,
     /// "read", "absent" or "refused".
     state: &'static str,
+}
+
+#[derive(Serialize)]
+struct LearnedReport {
+    file: PathBuf,
+    /// Routines, with their precision, and shapes that have corrections.
+    routines: usize,
+    shapes: usize,
+    /// Why the file is not believed.
+    refused: Option<String>,
+    /// Why nothing can be saved there.
+    not_written: Option<String>,
+}
+
+/// What programs have learnt of a profile.
+fn learned(settings: &Settings, profile: &Profile, source: &str) -> Option<LearnedReport> {
+    let dir = store::dir(&|name: &str| std::env::var_os(name)).filter(|_| settings.learns())?;
+    let identity = store::identity(profile, source);
+    let (entries, refused) = match store::read(&dir, identity) {
+        Ok(entries) => (entries, None),
+        Err(line) => (Vec::new(), Some(line)),
+    };
+    let counts = LearnedCounts::of(&entries);
+    Some(LearnedReport {
+        file: store::file(&dir, identity),
+        routines: counts.routines,
+        shapes: counts.shapes,
+        refused,
+        not_written: store::may_write(&dir).err(),
+    })
 }
 
 #[derive(Serialize)]
@@ -224,6 +259,7 @@ fn collect() -> Result<Report> {
         Err(why) => Outcome::Missing(why.to_string()),
     };
     let mut profile_source = None;
+    let mut learned_report = None;
     let mut routines = Vec::new();
     let gpu = match start(&options) {
         Ok((gpu, report)) => {
@@ -242,6 +278,7 @@ fn collect() -> Result<Report> {
                 .map(|p| routine(&profile, p, settings.level))
                 .into_iter()
                 .collect();
+            learned_report = learned(&settings, &profile, &source);
             profile_source = Some(source);
             Outcome::Found(report)
         }
@@ -263,6 +300,7 @@ fn collect() -> Result<Report> {
         cuda_libraries,
         gpu,
         profile: profile_source,
+        learned: learned_report,
         routines,
         environments,
         offloads,
@@ -455,6 +493,13 @@ fn text(r: &Report) -> String {
         }
         Some(path) => line("profile", path),
         None => {}
+    }
+    if let Some(l) = &r.learned {
+        let counts = format!("{} routines, {} shapes", l.routines, l.shapes);
+        line("learned", &format!("{counts} ({})", l.file.display()));
+        for why in l.refused.iter().chain(&l.not_written) {
+            line("", why);
+        }
     }
     for s in &r.routines {
         let from = s.from_n.map_or("never on the GPU".to_owned(), |n| {

@@ -199,3 +199,32 @@ fn a_recorded_decision_comes_out_again_and_a_changed_one_does_not() {
         text(&out.stderr)
     );
 }
+
+#[test]
+fn what_was_learnt_is_in_the_answer() {
+    use cost_model::{Learned, Route};
+    use gpu_offload::learn::store;
+    let folder = Folder::new("learnt");
+    let file = folder.write("profile.toml", &profile().to_toml());
+    let (shape, level) = (square(4000), Level::default());
+    let before = decide(&profile(), &shape, &Situation::default(), level);
+    assert_eq!(before.route, Route::Gpu);
+    // A GPU that takes twenty times as long.
+    let learned = Learned::new();
+    for _ in 0..20 {
+        let decided = learned.decide(&profile(), &shape, &Situation::default(), level, false);
+        let seconds = 20.0 * before.prediction.busy_s();
+        learned.observe(&shape, &decided, Route::Gpu, seconds);
+    }
+    let dir = folder.0.join(".local/state/gpu-offload");
+    let identity = store::identity(&profile(), &file);
+    let written = store::write(&dir, identity, &[], &learned.entries());
+    assert!(matches!(written, store::Written::Entries(_)), "{written:?}");
+    let out = explain(&folder.0, &["--profile", &file, "dgemm", "4000"]);
+    let stdout = text(&out.stdout);
+    assert!(stdout.contains("-> CPU"), "{stdout}");
+    assert!(
+        stdout.contains("corrected by what was learnt: CPU x 1.00, GPU x"),
+        "{stdout}"
+    );
+}

@@ -179,8 +179,7 @@ pub fn run(args: &Args) -> Result<()> {
          Time over the oracle's in per cent (or times, with x) in the steady state: the last three quarters of each run. The oracle sends each \
          call to the side whose expected time is smaller at that moment; all rules pay the same noise. Level 9, which \
          takes whatever is predicted to finish sooner. The profile is of a calibration that measures every level-3 family, which \
-         `gpu-offload calibrate` does not do yet; \"ours\" is the model with what past calls teach, which the engine does \
-         not use yet.\n\n",
+         `gpu-offload calibrate` does not do yet; \"ours\" is the model with what past calls teach.\n\n",
     );
     let _ = writeln!(
         text,
