@@ -1,11 +1,12 @@
 //! One decoded call of a LAPACK routine.
 
 use crate::{Diag, MatMut, MatRef, Op, Precision, Side, Trans, Uplo};
+use routines::{Options, Scalars};
 
 /// The most matrices that a routine has (gesvx: a, af, b, x).
 pub const MAX_MATRICES: usize = 4;
 
-/// The most vectors that a routine has (gesvx: ipiv, r, c, ferr, berr).
+/// The most vectors that a routine has (gesvx: ipiv, r, c, rcond, ferr, berr).
 pub const MAX_VECTORS: usize = 6;
 
 /// The most option letters that a routine has (syevr: jobz, range, uplo).
@@ -33,6 +34,8 @@ pub struct LapackCall<'a> {
     pub precision: Precision,
     /// The option letters, upper case, in the table's order; 0 beyond the last.
     pub letters: [u8; MAX_LETTERS],
+    /// Input scalars that are no sizes (vl, abstol, rcond; il, itype).
+    pub scalars: Scalars,
     /// Rows.
     pub m: usize,
     /// Columns.
@@ -85,7 +88,7 @@ impl Matrix<'_> {
 }
 
 impl LapackCall<'_> {
-    /// A call of these options and m, n, k that has no operands yet.
+    /// A call of these options and m, n, k that has no operands yet, with the usual scalars.
     pub fn new(
         op: Op,
         precision: Precision,
@@ -96,6 +99,7 @@ impl LapackCall<'_> {
             op,
             precision,
             letters,
+            scalars: Scalars::usual(routines::family(op), precision, n as u64),
             m,
             n,
             k,
@@ -106,15 +110,23 @@ impl LapackCall<'_> {
 
     /// The letter of the option with this name in the table ("jobz"), or `None` where the family lacks it.
     pub fn letter(&self, name: &str) -> Option<u8> {
-        let args = routines::family(self.op).args_of(self.precision);
-        let letters = args.iter().filter(|a| {
-            matches!(
-                a,
-                routines::Arg::Letter { .. } | routines::Arg::LetterInOut { .. }
-            )
-        });
-        let index = letters.take(MAX_LETTERS).position(|a| a.name() == name)?;
-        Some(self.letters[index])
+        let letter = self.options().letter(name);
+        (letter != 0).then_some(letter)
+    }
+
+    /// The real input scalar with this name in the table ("abstol"), or `None` where the family lacks it.
+    pub fn real(&self, name: &str) -> Option<f64> {
+        self.options().real(name)
+    }
+
+    /// The INTEGER input scalar with this name in the table ("itype"), or `None` where the family lacks it.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.options().int(name)
+    }
+
+    fn options(&self) -> Options<'static> {
+        let family = routines::family(self.op);
+        Options::new(family, self.precision, self.letters).with(self.scalars)
     }
 
     /// The triangle, in families that have one.

@@ -8,7 +8,7 @@
 use core::ffi::{c_char, c_void};
 
 /// Version of the structs below. It changes whenever one of them changes in any way.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// File name and SONAME of the engine, found in the directory of the shim's own real path.
 pub const ENGINE_SONAME: &str = "libgpu_offload.so.0";
@@ -125,6 +125,11 @@ pub const MAX_MATRICES: usize = 4;
 /// The most vectors of a routine.
 pub const MAX_VECTORS: usize = 6;
 
+/// The most real input scalars of a routine of LAPACK.
+pub const MAX_REALS: usize = 3;
+/// The most INTEGER input scalars of a routine of LAPACK that are no sizes.
+pub const MAX_INTS: usize = 3;
+
 /// A matrix argument as it came.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -140,7 +145,7 @@ pub struct RawMatrix {
 /// the caller's own arguments, so `info` is 0 and the first word of each workspace holds what LAPACK leaves
 /// there.
 ///
-/// Letters, matrices and vectors stand in the order of the routine's Fortran arguments; what lies beyond the
+/// Letters, scalars, matrices and vectors stand in the order of the routine's Fortran arguments; what lies beyond the
 /// last one is zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -163,6 +168,10 @@ pub struct RoutedLapack {
     pub n: i64,
     /// Right-hand sides or reflectors; `n` where the routine has neither.
     pub k: i64,
+    /// Real input scalars, widened to f64.
+    pub reals: [f64; MAX_REALS],
+    /// INTEGER input scalars that are no sizes.
+    pub ints: [i64; MAX_INTS],
     /// The matrices.
     pub matrices: [RawMatrix; MAX_MATRICES],
     /// The vectors.

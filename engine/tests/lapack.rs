@@ -16,7 +16,7 @@ use engine_abi::{
 use gpu_offload::Engine;
 use gpu_offload::config::{LogLevel, Mode, Settings};
 use routines::{
-    Arg, Dims, Family, Intent, Library, Op, Options, Precision, Shape, family, routed_in,
+    Arg, Dims, Family, Intent, Library, Op, Options, Precision, Scalars, Shape, family, routed_in,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -65,6 +65,7 @@ struct Case {
     op: Op,
     precision: Precision,
     letters: [u8; MAX_LETTERS],
+    scalars: Scalars,
     dims: Dims,
     integer_bytes: u8,
     /// `None` where the options leave it unreferenced.
@@ -81,7 +82,8 @@ impl Case {
         letters: [u8; MAX_LETTERS],
         dims: Dims,
     ) -> Self {
-        let options = Options::new(row, precision, letters);
+        let scalars = Scalars::usual(row, precision, dims.n);
+        let options = Options::new(row, precision, letters).with(scalars);
         let integer_bytes = if dims.m == dims.n { 4 } else { 8 };
         let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
         for arg in row.args_of(precision) {
@@ -122,6 +124,7 @@ impl Case {
             op: row.op,
             precision,
             letters,
+            scalars,
             dims,
             integer_bytes,
             matrices,
@@ -142,6 +145,8 @@ impl Case {
             m: self.dims.m as i64,
             n: self.dims.n as i64,
             k: self.dims.k as i64,
+            reals: self.scalars.reals,
+            ints: self.scalars.ints,
             matrices: [RawMatrix {
                 data: core::ptr::null_mut(),
                 ld: 0,

@@ -251,13 +251,13 @@ fn attempt(
             let from = call.vectors[number].as_ref();
             short.fill(from.ok_or_else(|| internal("no such vector"))?, call.n)?;
         }
-        if let Role::Support(_) = vector.role {
-            let pair = [1, call.n as u64];
-            short
-                .words
-                .iter_mut()
-                .zip(pair.into_iter().cycle())
-                .for_each(|(w, x)| *w = x);
+        match vector.role {
+            Role::Found(_) => short.words[0] = call.n as u64,
+            Role::Support(_) => {
+                let pairs = [1, call.n as u64].into_iter().cycle();
+                short.words.iter_mut().zip(pairs).for_each(|(w, x)| *w = x);
+            }
+            _ => {}
         }
         shorts.push(short);
     }
@@ -583,7 +583,8 @@ fn are_paired(n: usize, at: impl Fn(usize) -> (f64, f64)) -> bool {
 fn answers(call: &LapackCall<'_>, shorts: &[Short]) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
     let mut answers = Vec::new();
     for short in shorts {
-        let (Role::Out(number) | Role::Support(number)) = short.vector.role else {
+        let (Role::Out(number) | Role::Found(number) | Role::Support(number)) = short.vector.role
+        else {
             continue;
         };
         let to = call.vectors[number].as_ref();

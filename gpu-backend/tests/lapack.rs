@@ -620,16 +620,16 @@ fn selected(case: &Case, w: &[Number], whole: &Full) {
             true => selected.result(n, n, 4),
             false => selected.unreferenced(),
         };
-        selected = selected.vector(VectorKind::Real, n, Intent::Out).vector(
-            VectorKind::Integer,
-            2 * n,
-            Intent::Out,
-        );
+        selected = selected
+            .vector(VectorKind::Integer, 1, Intent::Out)
+            .vector(VectorKind::Real, n, Intent::Out)
+            .vector(VectorKind::Integer, 2 * n, Intent::Out);
         if wide {
             selected = selected.wide();
         }
         let done = selected.done(gpu());
-        for (x, y) in reals(&done, 0).iter().zip(w) {
+        assert_eq!(done.vectors[0].ints(), [n as i64], "{letters}: m");
+        for (x, y) in reals(&done, 1).iter().zip(w) {
             small(
                 letters,
                 (x.0 - y.0).abs(),
@@ -640,9 +640,9 @@ fn selected(case: &Case, w: &[Number], whole: &Full) {
         if with_vectors {
             let z = Full::of(done.mat(1));
             orthogonal(letters, &z, precision);
-            let error = z.scaled(&reals(&done, 0)).times(&z.adjoint()).minus(whole);
+            let error = z.scaled(&reals(&done, 1)).times(&z.adjoint()).minus(whole);
             small(letters, error.norm(), n as f64 * whole.norm(), precision);
-            let support = done.vectors[1].ints();
+            let support = done.vectors[2].ints();
             assert!(
                 support.chunks(2).all(|pair| pair == [1, n as i64]),
                 "{support:?}"
@@ -1076,6 +1076,7 @@ fn options_without_a_plan_are_refused() {
     let part = Case::new(Op::Syevr, Precision::D, "VIU", (9, 9, 9))
         .matrix(a.clone(), Intent::InOut)
         .result(9, 9, 0)
+        .vector(VectorKind::Integer, 1, Intent::Out)
         .vector(VectorKind::Real, 9, Intent::Out)
         .vector(VectorKind::Integer, 18, Intent::Out);
     refused(&part, "a range of eigenvalues");

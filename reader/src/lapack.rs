@@ -10,8 +10,10 @@
 use crate::Width;
 use core::ffi::c_void;
 use door::{DecodeLapack, Entry, Frame, Threshold};
-use engine_abi::{MAX_LETTERS, MAX_MATRICES, MAX_VECTORS, RawMatrix, RoutedLapack};
-use routines::{Arg, Dims, Family, Intent, Op, Options, Precision, Shape, family};
+use engine_abi::{
+    MAX_INTS, MAX_LETTERS, MAX_MATRICES, MAX_REALS, MAX_VECTORS, RawMatrix, RoutedLapack,
+};
+use routines::{Arg, Dims, Family, Op, Options, Precision, Scalars, Shape, family};
 
 /// The reader of Fortran names with 4-byte integers.
 pub static FORTRAN: DecodeLapack = DecodeLapack {
@@ -48,6 +50,8 @@ const EMPTY: RoutedLapack = RoutedLapack {
     m: 0,
     n: 0,
     k: 0,
+    reals: [0.0; MAX_REALS],
+    ints: [0; MAX_INTS],
     matrices: [RawMatrix {
         data: core::ptr::null_mut(),
         ld: 0,
@@ -69,18 +73,27 @@ fn routine(t: &Threshold) -> Option<(&'static Family, Precision)> {
     ))
 }
 
-/// Letters and sizes, checked.
+/// Letters, sizes and input scalars, checked.
 struct Heading {
+    options: Options<'static>,
     letters: [u8; MAX_LETTERS],
+    scalars: Scalars,
     dims: Dims,
 }
 
 impl Heading {
     /// # Safety
     /// As for [`read`].
-    unsafe fn read(f: &Frame, family: &Family, precision: Precision, width: Width) -> Option<Self> {
+    unsafe fn read(
+        f: &Frame,
+        family: &'static Family,
+        precision: Precision,
+        width: Width,
+    ) -> Option<Self> {
         let mut letters = [0; MAX_LETTERS];
         let mut next = letters.iter_mut();
+        let mut scalars = Scalars::default();
+        let (mut reals, mut ints) = (scalars.reals.iter_mut(), scalars.ints.iter_mut());
         let (mut m, mut n, mut k) = (None, None, None);
         for (i, arg) in family.args_of(precision).iter().enumerate() {
             match *arg {
@@ -104,18 +117,31 @@ impl Heading {
                         _ => return None,
                     }
                 }
+                Arg::Scalar { real, .. } => {
+                    let of = if real { precision.real() } else { precision };
+                    // SAFETY: a valid pointer to a number of this type.
+                    let [re, _] = unsafe { f.scalar(i, of as u8) };
+                    *reals.next()? = re;
+                }
+                // SAFETY: an INTEGER argument is a valid pointer.
+                Arg::Int { .. } => *ints.next()? = unsafe { width.at(f, i) },
                 _ => {}
             }
         }
         let n = n?;
-        let options = Options::new(family, precision, letters);
+        let options = Options::new(family, precision, letters).with(scalars);
         let dims = Dims {
             m: m.unwrap_or(n),
             n,
             k: k.unwrap_or(n),
             right: options.letter("side") == b'R',
         };
-        (options.are_routed() && options.sizes_agree(&dims)).then_some(Self { letters, dims })
+        (options.are_routed() && options.agree(&dims)).then_some(Self {
+            options,
+            letters,
+            scalars,
+            dims,
+        })
     }
 }
 
@@ -126,8 +152,13 @@ impl Heading {
 unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, u64)> {
     let (family, precision) = routine(t)?;
     // SAFETY: forwarded.
-    let Heading { letters, dims } = unsafe { Heading::read(f, family, precision, width) }?;
-    let options = Options::new(family, precision, letters);
+    let heading = unsafe { Heading::read(f, family, precision, width) }?;
+    let Heading {
+        options,
+        letters,
+        scalars,
+        dims,
+    } = heading;
     let size = |v: u64| i64::try_from(v).ok();
     let mut call = RoutedLapack {
         op: family.op as u32,
@@ -137,6 +168,8 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
         m: size(dims.m)?,
         n: size(dims.n)?,
         k: size(dims.k)?,
+        reals: scalars.reals,
+        ints: scalars.ints,
         ..EMPTY
     };
     let (mut matrices, mut vectors) = (call.matrices.iter_mut(), call.vectors.iter_mut());
@@ -146,7 +179,7 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
         // SAFETY: the word is a pointer; it is not read through here.
         let pointer = unsafe { f.pointer::<c_void>(i) };
         match *arg {
-            Arg::Letter { .. } | Arg::Size { .. } => {}
+            Arg::Letter { .. } | Arg::Size { .. } | Arg::Scalar { .. } | Arg::Int { .. } => {}
             Arg::Matrix { .. } => {
                 let shape = options.matrix(arg, &dims);
                 least_ld = shape.map_or(1, |(rows, _)| rows);
@@ -178,11 +211,7 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
                     return None;
                 }
             }
-            // Of routed options no other scalar is read.
-            Arg::Extra {
-                intent: Intent::In, ..
-            } => {}
-            Arg::Work { .. } | Arg::Extra { .. } => {
+            Arg::Work { .. } => {
                 if pointer.is_null() {
                     return None;
                 }
@@ -193,7 +222,7 @@ unsafe fn read(f: &Frame, t: &Threshold, width: Width) -> Option<(RoutedLapack, 
                 }
                 call.info = pointer;
             }
-            Arg::LetterInOut { .. } | Arg::Procedure { .. } | Arg::Scalar { .. } => return None,
+            Arg::LetterInOut { .. } | Arg::Procedure { .. } | Arg::Extra { .. } => return None,
         }
     }
     let shape = Shape::of_lapack(family.op, precision, &dims, letters);
@@ -279,14 +308,79 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
         // SAFETY: info is the caller's output.
         unsafe { width.store(f, args.len() - 1, 0) };
     }
-    if family.op == Op::Syevr {
-        // All eigenvalues are found. The CPU routine begins with 0.
-        let position = |name| args.iter().position(|arg| arg.name() == name);
-        let (Some(m), Some(n)) = (position("m"), position("n")) else {
-            return false;
-        };
-        // SAFETY: both are INTEGER arguments, m an output.
-        unsafe { width.store(f, m, width.at(f, n)) };
-    }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicU64;
+
+    static WORK: AtomicU64 = AtomicU64::new(0);
+    const HEEVR: Threshold = Threshold {
+        op: Op::Syevr as u32,
+        precision: b'C',
+        flops_per_work: 1,
+        word: &WORK,
+    };
+
+    /// The argument words of cheevr in a frame as the stub lays it out, and what they lead to.
+    struct Heevr {
+        letters: [u8; 3],
+        reals: [f32; 3],
+        ints: [i64; 3],
+        n: i64,
+        memory: [u64; 2],
+    }
+
+    impl Heevr {
+        fn read(&mut self) -> Option<RoutedLapack> {
+            const REGISTERS: usize = 6;
+            const STACK: usize = Frame::BYTES / 8 + 1;
+            let mut words = [0_u64; STACK + 23 - REGISTERS];
+            let memory = (&raw mut self.memory).expose_provenance() as u64;
+            let [one, il, iu] = &self.ints;
+            let (mut letters, mut reals) = (self.letters.iter(), self.reals.iter());
+            for (i, arg) in family(Op::Syevr).args_of(Precision::C).iter().enumerate() {
+                let address = match arg {
+                    Arg::Letter { .. } => (&raw const *letters.next()?).expose_provenance(),
+                    Arg::Scalar { .. } => (&raw const *reals.next()?).expose_provenance(),
+                    Arg::Size { .. } => (&raw const self.n).expose_provenance(),
+                    Arg::Int { name: "il" } => (&raw const *il).expose_provenance(),
+                    Arg::Int { .. } => (&raw const *iu).expose_provenance(),
+                    Arg::Ld { .. } => (&raw const self.n).expose_provenance(),
+                    Arg::Lwork { .. } => (&raw const *one).expose_provenance(),
+                    _ => memory as usize,
+                };
+                let at = if i < REGISTERS {
+                    i
+                } else {
+                    STACK + i - REGISTERS
+                };
+                words[at] = address as u64;
+            }
+            let frame: *const Frame = words.as_ptr().cast();
+            // SAFETY: the words are laid out as a frame with the stack words behind it, and every one leads to a
+            // number, a letter or room for one.
+            unsafe { read(&*frame, &HEEVR, Width::Eight) }.map(|(call, _)| call)
+        }
+    }
+
+    #[test]
+    fn input_scalars_pass_in_their_order_and_width() {
+        let mut case = Heevr {
+            letters: *b"vaL",
+            reals: [-1.5, 0.1, 1e-30],
+            ints: [1, -3, 1 << 40],
+            n: 7,
+            memory: [0; 2],
+        };
+        let call = case.read().expect("legal: range A reads none of them");
+        assert_eq!(call.letters, *b"VAL\0");
+        assert_eq!(call.reals, [-1.5, f64::from(0.1_f32), f64::from(1e-30_f32)]);
+        assert_eq!(call.ints, [-3, 1 << 40, 0]);
+        assert_eq!((call.m, call.n, call.k), (7, 7, 7));
+        case.letters = *b"VXL";
+        assert!(case.read().is_none());
+    }
 }

@@ -182,11 +182,11 @@ pub enum Arg {
         /// Name in the reference ("m").
         name: &'static str,
     },
-    /// A scalar of the routine's type.
+    /// An input scalar of the routine's type.
     Scalar {
         /// Name in the reference ("alpha").
         name: &'static str,
-        /// Real also in the complex routines (herk's alpha and beta).
+        /// Real also in the complex routines (herk's alpha and beta, LAPACK's vl, abstol, rcond).
         real: bool,
     },
     /// A column-major matrix of the routine's type.
@@ -218,7 +218,7 @@ pub enum Arg {
         /// What is done with it.
         intent: Intent,
     },
-    /// An INTEGER or LOGICAL vector (ipiv, isuppz, ifail, trevc3's select).
+    /// An INTEGER or LOGICAL vector (ipiv, isuppz, ifail, trevc3's select), or an INTEGER output (m, rank, iter).
     IntVector {
         /// Name in the reference ("ipiv").
         name: &'static str,
@@ -227,12 +227,15 @@ pub enum Arg {
         /// What is done with it.
         intent: Intent,
     },
-    /// A scalar output or input that is neither size nor factor (rcond, rank, vl, il, abstol, m, iter).
-    Extra {
-        /// Name in the reference ("rcond").
+    /// INTEGER input that is no size (itype, il, iu).
+    Int {
+        /// Name in the reference ("itype").
         name: &'static str,
-        /// What is done with it.
-        intent: Intent,
+    },
+    /// Output whose length is no polynomial in the sizes (bdsdc's q and iq).
+    Extra {
+        /// Name in the reference ("q").
+        name: &'static str,
     },
     /// Workspace (work, rwork, iwork, bwork, swork).
     Work {
@@ -261,7 +264,8 @@ impl Arg {
             | Arg::Ld { name }
             | Arg::Vector { name, .. }
             | Arg::IntVector { name, .. }
-            | Arg::Extra { name, .. }
+            | Arg::Int { name }
+            | Arg::Extra { name }
             | Arg::Work { name }
             | Arg::Lwork { name } => name,
             Arg::Info => "info",

@@ -7,7 +7,7 @@
 use crate::Op;
 use crate::family::{
     Arg::{self, Info, Procedure},
-    Dim::{self, K, M, Max, Min, N, NLessOne, Order, Other, TwiceN},
+    Dim::{self, K, M, Max, Min, N, NLessOne, One, Order, Other, TwiceN},
     Extent::Is,
     Family, Flops,
     Gate::{self, Product},
@@ -121,8 +121,20 @@ const fn reals(name: &'static str, len: Dim, intent: Intent) -> Arg {
 const fn ints(name: &'static str, len: Dim, intent: Intent) -> Arg {
     Arg::IntVector { name, len, intent }
 }
-const fn extra(name: &'static str, intent: Intent) -> Arg {
-    Arg::Extra { name, intent }
+/// A real input, also in the complex routines.
+const fn real(name: &'static str) -> Arg {
+    Arg::Scalar { name, real: true }
+}
+/// An INTEGER input that is no size.
+const fn int(name: &'static str) -> Arg {
+    Arg::Int { name }
+}
+/// An INTEGER output.
+const fn int_out(name: &'static str) -> Arg {
+    ints(name, One, Out)
+}
+const fn extra(name: &'static str) -> Arg {
+    Arg::Extra { name }
 }
 const fn work(name: &'static str) -> Arg {
     Arg::Work { name }
@@ -214,7 +226,7 @@ const GESVX_COMMON: &[Arg] = &[
     LDB,
     sides("x", Out),
     ld("ldx"),
-    extra("rcond", Out),
+    reals("rcond", One, Out),
     reals("ferr", K, Out),
     reals("berr", K, Out),
     WORK,
@@ -347,8 +359,8 @@ const fn gels_svd(a: Intent) -> [Arg; 12] {
         matrix("b", Max, K, Full, InOut),
         LDB,
         reals("s", Min, Out),
-        extra("rcond", In),
-        extra("rank", Out),
+        real("rcond"),
+        int_out("rank"),
         WORK,
         LWORK,
     ]
@@ -362,8 +374,8 @@ const GELSY_COMMON: &[Arg] = &[
     matrix("b", Max, K, Full, InOut),
     LDB,
     ints("jpvt", N, InOut),
-    extra("rcond", In),
-    extra("rank", Out),
+    real("rcond"),
+    int_out("rank"),
     WORK,
     LWORK,
 ];
@@ -398,12 +410,12 @@ const SYEVX_COMMON: &[Arg] = &[
     N_,
     triangle("a", Destroyed),
     LDA,
-    extra("vl", In),
-    extra("vu", In),
-    extra("il", In),
-    extra("iu", In),
-    extra("abstol", In),
-    extra("m", Out),
+    real("vl"),
+    real("vu"),
+    int("il"),
+    int("iu"),
+    real("abstol"),
+    int_out("m"),
     reals("w", N, Out),
     square("z", Out),
     ld("ldz"),
@@ -412,7 +424,7 @@ const ISUPPZ: Arg = ints("isuppz", TwiceN, Out);
 const IFAIL: Arg = ints("ifail", N, Out);
 /// sygv and sygvd up to lwork; b returns its Cholesky factor.
 const SYGV_COMMON: &[Arg] = &[
-    extra("itype", In),
+    int("itype"),
     JOBZ,
     UPLO,
     N_,
@@ -455,8 +467,8 @@ const BDSDC_ARGS: &[Arg] = &[
     ld("ldu"),
     square("vt", Out),
     ld("ldvt"),
-    extra("q", Out),
-    extra("iq", Out),
+    extra("q"),
+    extra("iq"),
     WORK,
     IWORK,
     Info,
@@ -481,8 +493,8 @@ const WR_WI: &[Arg] = &[vector("wr", N, Out), vector("wi", N, Out)];
 const W: &[Arg] = &[vector("w", N, Out)];
 const GEHRD_ARGS: &[Arg] = &[
     N_,
-    extra("ilo", In),
-    extra("ihi", In),
+    int("ilo"),
+    int("ihi"),
     square("a", InOut),
     LDA,
     vector("tau", NLessOne, Out),
@@ -492,8 +504,8 @@ const GEHRD_ARGS: &[Arg] = &[
 ];
 const ORGHR_ARGS: &[Arg] = &[
     N_,
-    extra("ilo", In),
-    extra("ihi", In),
+    int("ilo"),
+    int("ihi"),
     square("a", InOut),
     LDA,
     vector("tau", NLessOne, In),
@@ -513,7 +525,7 @@ const TREVC3_COMMON: &[Arg] = &[
     square("vr", InOut),
     ld("ldvr"),
     size("mm"),
-    extra("m", Out),
+    int_out("m"),
     WORK,
     LWORK,
 ];
@@ -524,7 +536,7 @@ const GEES_HEAD: &[Arg] = &[
     N_,
     square("a", InOut),
     LDA,
-    extra("sdim", Out),
+    int_out("sdim"),
 ];
 const GEES_VECTORS: &[Arg] = &[square("vs", Out), ld("ldvs"), WORK, LWORK];
 const GGES_HEAD: &[Arg] = &[
@@ -537,7 +549,7 @@ const GGES_HEAD: &[Arg] = &[
     LDA,
     square("b", InOut),
     LDB,
-    extra("sdim", Out),
+    int_out("sdim"),
 ];
 const GGES_VECTORS: &[Arg] = &[
     vector("beta", N, Out),
@@ -576,7 +588,7 @@ const POSV_MIXED: &[Arg] = &[
     WORK,
     work("swork"),
 ];
-const ITER: Arg = extra("iter", Out);
+const ITER: Arg = int_out("iter");
 
 // ---- floating-point operations ------------------------------------------------------------------
 // Families without m write their polynomials in n alone.

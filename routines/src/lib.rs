@@ -12,7 +12,7 @@ mod types;
 pub use family::{
     Arg, Dim, Dims, Extent, Family, Flops, Gate, Intent, Library, Naming, Part, Term,
 };
-pub use options::{Options, option_letters};
+pub use options::{MAX_INTS, MAX_REALS, Options, Scalars, option_letters};
 pub use shape::Shape;
 pub use table::{families, family, routed, routed_in, routed_symbols};
 pub use types::{Diag, Op, Precision, Side, Trans, Uplo};

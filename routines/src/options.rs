@@ -15,7 +15,57 @@ pub fn option_letters(text: &str) -> [u8; MAX_LETTERS] {
     letters
 }
 
-/// The option letters of one call with the row that gives them a meaning.
+/// The most real input scalars of a routine (syevr: vl, vu, abstol).
+pub const MAX_REALS: usize = 3;
+
+/// The most INTEGER input scalars of a routine that are no sizes (sygvx: itype, il, iu).
+pub const MAX_INTS: usize = 3;
+
+/// The input scalars of a call of LAPACK that are no sizes, each kind in the order of the routine's arguments;
+/// zeros beyond the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scalars {
+    /// Real ones (vl, vu, abstol, rcond); widened to f64, which is exact for f32.
+    pub reals: [f64; MAX_REALS],
+    /// INTEGER ones (itype, il, iu, ilo, ihi).
+    pub ints: [i64; MAX_INTS],
+}
+
+impl Scalars {
+    /// Those of a call of order n of which nothing else is known: the whole spectrum, LAPACK's own tolerances, and
+    /// the first type of problem.
+    pub fn usual(family: &Family, precision: Precision, n: u64) -> Self {
+        let mut scalars = Self::default();
+        let (mut reals, mut ints) = (scalars.reals.iter_mut(), scalars.ints.iter_mut());
+        for arg in family.args_of(precision) {
+            match *arg {
+                Arg::Scalar { name, .. } => {
+                    if let Some(to) = reals.next() {
+                        *to = match name {
+                            "vl" => f64::NEG_INFINITY,
+                            "vu" => f64::INFINITY,
+                            // rcond: that of the machine.
+                            "rcond" => -1.0,
+                            _ => 0.0,
+                        };
+                    }
+                }
+                Arg::Int { name } => {
+                    if let Some(to) = ints.next() {
+                        *to = match name {
+                            "iu" | "ihi" => i64::try_from(n).unwrap_or(i64::MAX),
+                            _ => 1,
+                        };
+                    }
+                }
+                _ => {}
+            }
+        }
+        scalars
+    }
+}
+
+/// The option letters and input scalars of one call with the row that gives them a meaning.
 ///
 /// # Source
 /// The routines' own argument checks and comments, LAPACK 3.12.
@@ -24,6 +74,7 @@ pub struct Options<'a> {
     family: &'a Family,
     precision: Precision,
     letters: [u8; MAX_LETTERS],
+    scalars: Scalars,
 }
 
 impl<'a> Options<'a> {
@@ -33,7 +84,29 @@ impl<'a> Options<'a> {
             family,
             precision,
             letters,
+            scalars: Scalars::default(),
         }
+    }
+
+    /// The same of a call with these input scalars.
+    pub fn with(self, scalars: Scalars) -> Self {
+        Self { scalars, ..self }
+    }
+
+    /// The real input scalar with this name, `None` where the routine lacks it.
+    pub fn real(&self, name: &str) -> Option<f64> {
+        let args = self.family.args_of(self.precision).iter();
+        let reals = args.filter(|arg| matches!(arg, Arg::Scalar { .. }));
+        let mut named = reals.zip(self.scalars.reals);
+        named.find_map(|(arg, value)| (arg.name() == name).then_some(value))
+    }
+
+    /// The INTEGER input scalar with this name, `None` where the routine lacks it.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        let args = self.family.args_of(self.precision).iter();
+        let ints = args.filter(|arg| matches!(arg, Arg::Int { .. }));
+        let mut named = ints.zip(self.scalars.ints);
+        named.find_map(|(arg, value)| (arg.name() == name).then_some(value))
     }
 
     /// The letter of the option with this name, 0 where the routine lacks it.
@@ -68,13 +141,29 @@ impl<'a> Options<'a> {
             }
     }
 
-    /// Whether these sizes are legal together.
-    pub fn sizes_agree(&self, dims: &Dims) -> bool {
-        match self.family.op {
+    /// Whether these sizes and the input scalars are legal together; all sizes are positive.
+    pub fn agree(&self, dims: &Dims) -> bool {
+        let sizes = match self.family.op {
             Op::Orgqr => dims.m >= dims.n && dims.n >= dims.k,
             Op::Ormqr => dims.k <= dims.get(crate::Dim::Order),
             _ => true,
-        }
+        };
+        let range = match self.letter("range") {
+            // NaN is legal, but in no order.
+            b'V' => self.real("vl") < self.real("vu"),
+            b'I' => match (self.int("il"), self.int("iu")) {
+                (Some(il), Some(iu)) => {
+                    il >= 1 && il <= iu && u64::try_from(iu).is_ok_and(|iu| iu <= dims.n)
+                }
+                _ => false,
+            },
+            _ => true,
+        };
+        sizes
+            && range
+            && self
+                .int("itype")
+                .is_none_or(|itype| (1..=3).contains(&itype))
     }
 
     /// Rows and columns of a matrix argument, `None` where the options leave it unreferenced. Its leading
@@ -235,6 +324,53 @@ mod tests {
         assert!(routed(Op::Ormqr, Precision::Z, b"LC"));
         assert!(!routed(Op::Ormqr, Precision::Z, b"LT"));
         assert!(routed(Op::Getrf, Precision::S, b""));
+    }
+
+    /// From the argument checks of dsyevr.f and dsygv.f.
+    #[test]
+    fn scalars_are_judged_with_the_sizes() {
+        let agree = |op, letters: &str, reals: [f64; 3], ints: [i64; 3]| {
+            Options::new(family(op), Precision::D, option_letters(letters))
+                .with(Scalars { reals, ints })
+                .agree(&dims(5, 5))
+        };
+        let range = |il, iu| agree(Op::Syevr, "VIU", [0.0; 3], [il, iu, 0]);
+        assert!(range(1, 5) && range(5, 5) && range(2, 3));
+        assert!(!range(0, 5) && !range(1, 6) && !range(3, 2) && !range(1, i64::MIN));
+        let interval = |vl, vu| agree(Op::Syevr, "NVU", [vl, vu, 0.0], [0; 3]);
+        assert!(interval(-1.0, 2.0) && interval(f64::NEG_INFINITY, f64::INFINITY));
+        assert!(!interval(2.0, 2.0) && !interval(2.0, 1.0) && !interval(f64::NAN, 1.0));
+        assert!(agree(Op::Syevr, "NAU", [0.0; 3], [0; 3]));
+        let itype = |itype| agree(Op::Sygv, "VU", [0.0; 3], [itype, 0, 0]);
+        assert!(itype(1) && itype(3));
+        assert!(!itype(0) && !itype(4));
+    }
+
+    #[test]
+    fn usual_scalars_are_legal_and_ask_for_everything() {
+        for f in families().filter(|f| f.library == crate::Library::Lapack) {
+            for (precision, name) in f.routines() {
+                let args = f.args_of(precision).iter();
+                let (mut reals, mut ints) = (0, 0);
+                args.for_each(|arg| match arg {
+                    Arg::Scalar { .. } => reals += 1,
+                    Arg::Int { .. } => ints += 1,
+                    _ => {}
+                });
+                assert!(reals <= MAX_REALS && ints <= MAX_INTS, "{name}");
+            }
+        }
+        let row = family(Op::Syevx);
+        for letters in ["VAU", "VVU", "VIU"] {
+            let usual = Scalars::usual(row, Precision::Z, 5);
+            let options = Options::new(row, Precision::Z, option_letters(letters)).with(usual);
+            assert!(options.agree(&dims(5, 5)), "{letters}");
+            assert_eq!((options.int("il"), options.int("iu")), (Some(1), Some(5)));
+            assert_eq!(
+                (options.real("abstol"), options.real("rcond")),
+                (Some(0.0), None)
+            );
+        }
     }
 
     /// Each option of each routed routine takes its letters and nothing else; the reader gives upper-case ones.

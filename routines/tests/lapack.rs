@@ -942,8 +942,11 @@ fn intents_are_those_of_the_reference() {
             let names = args(routine).iter().filter_map(|a| match a {
                 Arg::Matrix { name, intent, .. }
                 | Arg::Vector { name, intent, .. }
-                | Arg::IntVector { name, intent, .. }
-                | Arg::Extra { name, intent } => (*intent == wanted).then_some(*name),
+                | Arg::IntVector { name, intent, .. } => (*intent == wanted).then_some(*name),
+                Arg::Scalar { name, .. } | Arg::Int { name } => {
+                    (wanted == Intent::In).then_some(*name)
+                }
+                Arg::Extra { name } => (wanted == Intent::Out).then_some(*name),
                 _ => None,
             });
             names.collect::<Vec<_>>().join(" ")
@@ -1026,10 +1029,10 @@ fn lapack_bytes_check_values() {
         bytes(Op::Syevd, Z, order(4, 0)),
         (16.0 * 10.0, 16.0 * 16.0 + 8.0 * 4.0)
     );
-    // The triangle there and nothing of it back; z, w and 8 entries of isuppz back.
+    // The triangle there and nothing of it back; z, w, m and 8 entries of isuppz back.
     assert_eq!(
         bytes(Op::Syevr, D, order(4, 0)),
-        (8.0 * 10.0, 8.0 * (16.0 + 4.0) + 4.0 * 8.0)
+        (8.0 * 10.0, 8.0 * (16.0 + 4.0) + 4.0 * (1.0 + 8.0))
     );
     // 5 x 3: a there; u 5 x 3, vt 3 x 3 and 3 real values back.
     assert_eq!(
@@ -1068,9 +1071,9 @@ fn lapack_bytes_check_values() {
         bytes(Op::Orghr, D, order(4, 0)),
         (8.0 * (16.0 + 3.0), 8.0 * 16.0)
     );
-    // b there, x back, a both ways, pivots back.
+    // b there, x back, a both ways, pivots and iter back.
     assert_eq!(
         bytes(Op::GesvMixed, D, order(4, 2)),
-        (8.0 * (16.0 + 8.0), 8.0 * (16.0 + 8.0) + 4.0 * 4.0)
+        (8.0 * (16.0 + 8.0), 8.0 * (16.0 + 8.0) + 4.0 * (4.0 + 1.0))
     );
 }

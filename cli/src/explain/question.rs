@@ -3,7 +3,9 @@
 //! Everything is read by the routine table, so that a new routine needs nothing here.
 
 use anyhow::{Result, bail, ensure};
-use routines::{Arg, Dims, Family, Library, Op, Options, Precision, Shape, families, routed};
+use routines::{
+    Arg, Dims, Family, Library, Op, Options, Precision, Scalars, Shape, families, routed,
+};
 
 /// The largest size that is accepted: an INTEGER of four bytes.
 const MOST: u64 = i32::MAX as u64;
@@ -167,7 +169,8 @@ impl Question {
         };
         if family.library == Library::Lapack {
             let letters = question.letter_array();
-            let options = Options::new(family, precision, letters);
+            let scalars = Scalars::usual(family, precision, question.dims().n);
+            let options = Options::new(family, precision, letters).with(scalars);
             ensure!(
                 options.are_routed(),
                 "{} with {}: the GPU never gets such calls",
@@ -175,7 +178,7 @@ impl Question {
                 question.letters_text()
             );
             ensure!(
-                options.sizes_agree(&question.dims()),
+                options.agree(&question.dims()),
                 "{}: {} contradict each other; {}",
                 question.routine,
                 question.sizes_text(),

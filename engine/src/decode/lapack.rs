@@ -7,7 +7,9 @@ use super::Decoded;
 use call::{Call, Failure, LapackCall, MatMut, MatRef, Matrix, Vector, VectorKind};
 use core::ffi::c_void;
 use engine_abi::{MAX_MATRICES, MAX_VECTORS, RoutedLapack};
-use routines::{Arg, Dims, Family, Intent, Library, Op, Options, Precision, Shape, families};
+use routines::{
+    Arg, Dims, Family, Intent, Library, Op, Options, Precision, Scalars, Shape, families,
+};
 
 /// The call in safe types; `None` for a family that the engine does not know, and for anything that is illegal
 /// or a quick return (the shim should not have let it through; the CPU library then judges it). No view is made
@@ -22,7 +24,11 @@ pub unsafe fn decode_lapack<'a>(raw: &'a RoutedLapack) -> Option<Decoded<'a>> {
         families().find(|f| f.op == op && f.gate.is_some() && f.library == Library::Lapack)?;
     let precision = Precision::from_code(raw.precision)?;
     family.routine(precision)?;
-    let options = Options::new(family, precision, raw.letters);
+    let scalars = Scalars {
+        reals: raw.reals,
+        ints: raw.ints,
+    };
+    let options = Options::new(family, precision, raw.letters).with(scalars);
     let dims = dims(raw, family, &options)?;
     if raw.info.is_null() || !matches!(raw.integer_bytes, 4 | 8) {
         return None;
@@ -79,6 +85,7 @@ pub unsafe fn decode_lapack<'a>(raw: &'a RoutedLapack) -> Option<Decoded<'a>> {
     let size = |v: u64| usize::try_from(v).ok();
     let sizes = (size(dims.m)?, size(dims.n)?, size(dims.k)?);
     let mut call = LapackCall::new(op, precision, raw.letters, sizes);
+    call.scalars = scalars;
     for (place, operand) in call.matrices.iter_mut().zip(matrices) {
         if let Some(operand) = operand {
             // SAFETY: the caller vouches for the memory, and no two operands share any.
@@ -110,7 +117,7 @@ fn dims(raw: &RoutedLapack, family: &Family, options: &Options<'_>) -> Option<Di
     // syevr has an output that is called m.
     let has = |name| family.args.contains(&Arg::Size { name });
     let agree = (has("m") || dims.m == dims.n) && (has("k") || has("nrhs") || dims.k == dims.n);
-    (agree && options.are_routed() && options.sizes_agree(&dims)).then_some(dims)
+    (agree && options.are_routed() && options.agree(&dims)).then_some(dims)
 }
 
 /// One operand before a view is made of it.

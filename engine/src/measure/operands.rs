@@ -4,7 +4,9 @@
 use call::MAX_LETTERS;
 use core::ffi::c_void;
 use engine_abi::{MAX_MATRICES, MAX_VECTORS, RawMatrix, RoutedCall, RoutedLapack};
-use routines::{Arg, Dims, Family, Intent, Library, Op, Options, Precision, Shape, family};
+use routines::{
+    Arg, Dims, Family, Intent, Library, Op, Options, Precision, Scalars, Shape, family,
+};
 
 /// The most arguments of a routed routine, hidden string lengths included (heevr: 23 and 3).
 pub(super) const MAX_WORDS: usize = 32;
@@ -32,7 +34,11 @@ impl Subject {
     }
 
     fn options(&self) -> Options<'static> {
-        Options::new(self.family(), self.precision, self.letters)
+        Options::new(self.family(), self.precision, self.letters).with(self.scalars())
+    }
+
+    fn scalars(&self) -> Scalars {
+        Scalars::usual(self.family(), self.precision, self.n as u64)
     }
 
     fn dims(&self) -> Dims {
@@ -101,7 +107,6 @@ enum What {
     Work,
     /// Workspace whose length the routine tells.
     AskedWork,
-    Extra,
 }
 
 /// The arguments of one call.
@@ -231,7 +236,7 @@ impl Operands {
         subject.routine()?;
         let (dims, options) = (subject.dims(), subject.options());
         let lapack = family.library == Library::Lapack;
-        let legal = !lapack || options.are_routed() && options.sizes_agree(&dims);
+        let legal = !lapack || options.are_routed() && options.agree(&dims);
         let sizes = [subject.m, subject.n, subject.k];
         if !legal || sizes.iter().any(|s| *s == 0 || i32::try_from(*s).is_err()) {
             return None;
@@ -254,7 +259,11 @@ impl Operands {
                     _ => dims.k,
                 } as i64),
                 Arg::Scalar { name, .. } => {
-                    let value: f64 = if name == "beta" { 0.0 } else { 1.0 };
+                    let value = match options.real(name) {
+                        Some(value) if lapack => value,
+                        _ if name == "beta" => 0.0,
+                        _ => 1.0,
+                    };
                     Argument::Scalar(match single {
                         true => [u64::from((value as f32).to_bits()), 0],
                         false => [value.to_bits(), 0],
@@ -280,7 +289,7 @@ impl Operands {
                     let words = (0..len.div_ceil(2) + 1).map(pair).collect();
                     operands.buffer(words, false, What::Vector)
                 }
-                Arg::Extra { .. } => operands.buffer(vec![0; 2], false, What::Extra),
+                Arg::Int { name } => Argument::Integer(options.int(name)?),
                 Arg::Work { name } => {
                     if matches!(args.get(i + 1), Some(Arg::Lwork { .. })) {
                         operands.buffer(vec![0; 2], false, What::AskedWork)
@@ -291,7 +300,7 @@ impl Operands {
                 }
                 Arg::Lwork { .. } => Argument::Integer(-1),
                 Arg::Info => Argument::Integer(0),
-                Arg::LetterInOut { .. } | Arg::Procedure { .. } => return None,
+                Arg::LetterInOut { .. } | Arg::Procedure { .. } | Arg::Extra { .. } => return None,
             };
             operands.arguments.push(argument);
         }
@@ -529,6 +538,8 @@ impl Operands {
             m: subject.m as i64,
             n: subject.n as i64,
             k: subject.k as i64,
+            reals: subject.scalars().reals,
+            ints: subject.scalars().ints,
             matrices,
             vectors,
             info,

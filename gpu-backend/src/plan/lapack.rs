@@ -50,6 +50,8 @@ pub enum Role {
     In(usize),
     /// It comes back to the caller's vector with this number.
     Out(usize),
+    /// Made on the host for the caller's vector with this number: how many eigenvalues there are, all n.
+    Found(usize),
     /// Made on the host for the caller's vector with this number: syevr's supports of the eigenvectors, which are
     /// all rows (1, n for each).
     Support(usize),
@@ -145,16 +147,19 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.narrow(&[(if side == Side::L { m } else { n }, k), (m, n)])?;
             w.ormqr(side, call.trans().unwrap_or(Trans::N), (m, n, k))
         }
-        Op::Syev | Op::Syevd => w.syevd(call.letter("jobz") == Some(b'V'), uplo, n, Operand::A),
+        Op::Syev | Op::Syevd => {
+            w.syevd(call.letter("jobz") == Some(b'V'), uplo, n, (Operand::A, 0))
+        }
         Op::Syevr => {
             if call.letter("range") != Some(b'A') {
                 return Err(Failure::Unsupported("a part of the eigenvalues"));
             }
             let vectors = call.letter("jobz") == Some(b'V');
+            w.host(1, Elements::Pivots, Role::Found(0));
             if vectors {
-                w.host(2 * n, Elements::Pivots, Role::Support(1));
+                w.host(2 * n, Elements::Pivots, Role::Support(2));
             }
-            w.syevd(vectors, uplo, n, Operand::B)
+            w.syevd(vectors, uplo, n, (Operand::B, 1))
         }
         Op::Gesdd | Op::Gesvd => {
             let polar = polar && m.min(n) >= sizes.polar_from;
@@ -502,8 +507,14 @@ impl Writer {
         c
     }
 
-    /// The vectors go to `to`.
-    fn syevd(&mut self, vectors: bool, uplo: Uplo, n: usize, to: Operand) -> Place {
+    /// The vectors go to `to`, the values to the caller's vector `values`.
+    fn syevd(
+        &mut self,
+        vectors: bool,
+        uplo: Uplo,
+        n: usize,
+        (to, values): (Operand, usize),
+    ) -> Place {
         let a = self.matrix(n, n);
         self.up(Operand::A, a, (n, n), tri(uplo));
         let w = self.vector(n, Elements::Real);
@@ -517,7 +528,7 @@ impl Writer {
             w,
             info,
         });
-        self.output(0, w, n, Elements::Real);
+        self.output(values, w, n, Elements::Real);
         if vectors {
             self.down(to, a, (n, n), Area::Full);
         }

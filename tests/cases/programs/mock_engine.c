@@ -130,7 +130,7 @@ static uint32_t route_lapack(const void *call)
     return UNTOUCHED;
 }
 
-static const struct engine_table TABLE = {2, sizeof TABLE, route, route_lapack};
+static const struct engine_table TABLE = {4, sizeof TABLE, route, route_lapack};
 
 const struct engine_table *gpu_offload_engine_v1(const struct host_table *host)
 {
