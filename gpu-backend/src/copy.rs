@@ -75,62 +75,62 @@ fn stream(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     to.write_copy_of_slice(from);
 }
 
+/// Bytes that are copied before they are looked at: source and target stay in the nearest cache, and the copy is
+/// the C library's. One loop that does both reached 0.6 to 0.8 of that rate (H200's Xeon, 2026-12-03, columns of
+/// 64 KiB, 16 threads: 4.8 to 6.3 GB/s a thread, in blocks 6.7 to 9.0, without a look 7.8 to 9.8). A multiple of 8.
+const LOOK_BYTES: usize = 8192;
+
+/// Copies block by block and tells `look` of each block of the source.
+fn copy_looking(to: &mut [MaybeUninit<u8>], from: &[u8], mut look: impl FnMut(&[u8])) {
+    assert_eq!(to.len(), from.len());
+    for (to, from) in to.chunks_mut(LOOK_BYTES).zip(from.chunks(LOOK_BYTES)) {
+        to.write_copy_of_slice(from);
+        look(from);
+    }
+}
+
 /// As [`copy`], and true if every number is finite. `part_bytes` is 4 or 8: the size of a real number, of
 /// which `from` holds a whole number.
 ///
 /// # Panics
 /// If the lengths differ.
 pub fn copy_finite(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
-    assert_eq!(to.len(), from.len());
+    let mut finite = true;
+    copy_looking(to, from, |block| finite &= all_finite(block, part_bytes));
+    finite
+}
+
+fn all_finite(numbers: &[u8], part_bytes: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { copy_finite_avx2(to, from, part_bytes) };
+        return unsafe { all_finite_avx2(numbers, part_bytes) };
     }
-    copy_finite_body(to, from, part_bytes)
+    all_finite_body(numbers, part_bytes)
 }
 
-/// The same instructions in wider registers: one pass over memory at the speed of a copy.
+/// The same instructions in wider registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn copy_finite_avx2(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
-    copy_finite_body(to, from, part_bytes)
+fn all_finite_avx2(numbers: &[u8], part_bytes: usize) -> bool {
+    all_finite_body(numbers, part_bytes)
 }
 
 /// A number is not finite if all its exponent bits are set. Adding the exponent's last bit carries into the
 /// sign's place exactly then; without branches, so that the loop becomes vector instructions.
 #[inline(always)]
-fn copy_finite_body(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> bool {
-    let (to_words, _) = to.as_chunks_mut::<8>();
-    let (from_words, from_rest) = from.as_chunks::<8>();
-    let seen = if part_bytes == 4 {
-        let mut seen = [0u32; 2];
-        for (to, from) in to_words.iter_mut().zip(from_words) {
-            let x = u64::from_ne_bytes(*from);
-            for (half, seen) in [x as u32, (x >> 32) as u32].into_iter().zip(&mut seen) {
-                *seen |= (half & 0x7f80_0000).wrapping_add(0x0080_0000);
-            }
-            *to = from.map(MaybeUninit::new);
-        }
-        u64::from(seen[0] | seen[1]) << 32
+fn all_finite_body(numbers: &[u8], part_bytes: usize) -> bool {
+    if part_bytes == 4 {
+        let (numbers, _) = numbers.as_chunks::<4>();
+        let carry = |x: &[u8; 4]| (u32::from_ne_bytes(*x) & 0x7f80_0000).wrapping_add(0x0080_0000);
+        numbers.iter().fold(0, |seen, x| seen | carry(x)) >> 31 == 0
     } else {
-        let mut seen = 0u64;
-        for (to, from) in to_words.iter_mut().zip(from_words) {
-            let x = u64::from_ne_bytes(*from);
-            seen |= (x & 0x7ff0_0000_0000_0000).wrapping_add(0x0010_0000_0000_0000);
-            *to = from.map(MaybeUninit::new);
-        }
-        seen
-    };
-    // One float32 may be left.
-    let mut finite = seen >> 63 == 0;
-    let rest = from.len() - from_rest.len();
-    to[rest..].write_copy_of_slice(from_rest);
-    if let [a, b, c, d] = *from_rest {
-        let x = u32::from_ne_bytes([a, b, c, d]);
-        finite &= x & 0x7f80_0000 != 0x7f80_0000;
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let carry = |x: &[u8; 8]| {
+            (u64::from_ne_bytes(*x) & 0x7ff0_0000_0000_0000).wrapping_add(0x0010_0000_0000_0000)
+        };
+        numbers.iter().fold(0, |seen, x| seen | carry(x)) >> 63 == 0
     }
-    finite
 }
 
 /// Bits of infinity in a real type of `part_bytes` bytes; NaN's are larger.
@@ -147,55 +147,45 @@ pub fn infinity_bits(part_bytes: usize) -> u64 {
 /// # Panics
 /// If the lengths differ.
 pub fn copy_largest(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> u64 {
-    assert_eq!(to.len(), from.len());
+    let mut most = 0;
+    copy_looking(to, from, |block| {
+        most = most.max(largest(block, part_bytes))
+    });
+    most
+}
+
+fn largest(numbers: &[u8], part_bytes: usize) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { copy_largest_avx2(to, from, part_bytes) };
+        return unsafe { largest_avx2(numbers, part_bytes) };
     }
-    copy_largest_body(to, from, part_bytes)
+    largest_body(numbers, part_bytes)
 }
 
 /// The same instructions in wider registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn copy_largest_avx2(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> u64 {
-    copy_largest_body(to, from, part_bytes)
+fn largest_avx2(numbers: &[u8], part_bytes: usize) -> u64 {
+    largest_body(numbers, part_bytes)
 }
 
 /// Without the sign all bits are those of a signed integer that is not negative.
 #[inline(always)]
-fn copy_largest_body(to: &mut [MaybeUninit<u8>], from: &[u8], part_bytes: usize) -> u64 {
-    let (to_words, _) = to.as_chunks_mut::<8>();
-    let (from_words, from_rest) = from.as_chunks::<8>();
-    let mut largest = 0u64;
+fn largest_body(numbers: &[u8], part_bytes: usize) -> u64 {
     if part_bytes == 4 {
-        let mut halves = [0i32; 2];
-        for (to, from) in to_words.iter_mut().zip(from_words) {
-            let x = u64::from_ne_bytes(*from);
-            for (half, largest) in [x as i32, (x >> 32) as i32].into_iter().zip(&mut halves) {
-                *largest = (*largest).max(half & i32::MAX);
-            }
-            *to = from.map(MaybeUninit::new);
-        }
-        // One float32 may be left.
-        let rest = match *from_rest {
-            [a, b, c, d] => i32::from_ne_bytes([a, b, c, d]) & i32::MAX,
-            _ => 0,
-        };
-        largest = u64::from(halves[0].max(halves[1]).max(rest).unsigned_abs());
+        let (numbers, _) = numbers.as_chunks::<4>();
+        let size = |x: &[u8; 4]| i32::from_ne_bytes(*x) & i32::MAX;
+        let most = numbers.iter().fold(0, |most, x| size(x).max(most));
+        u64::from(most.unsigned_abs())
     } else {
-        let mut most = 0i64;
-        for (to, from) in to_words.iter_mut().zip(from_words) {
-            let x = i64::from_ne_bytes(*from);
-            most = most.max(x & i64::MAX);
-            *to = from.map(MaybeUninit::new);
-        }
-        largest = largest.max(most.unsigned_abs());
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let size = |x: &[u8; 8]| i64::from_ne_bytes(*x) & i64::MAX;
+        numbers
+            .iter()
+            .fold(0, |most, x| size(x).max(most))
+            .unsigned_abs()
     }
-    let rest = from.len() - from_rest.len();
-    to[rest..].write_copy_of_slice(from_rest);
-    largest
 }
 
 #[cfg(test)]
