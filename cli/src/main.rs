@@ -24,8 +24,10 @@ mod doctor;
 mod env;
 mod explain;
 mod install;
+mod log_file;
 mod man;
 mod prefix;
+mod report;
 mod run;
 mod status;
 mod units;
@@ -51,6 +53,8 @@ enum Command {
     Explain(explain::Args),
     /// Measure this machine, so that calls go where they finish sooner
     Calibrate(calibrate::Args),
+    /// Make a page with charts and a table of a program's log: where its calls went and what that saved
+    Report(report::Args),
     /// Put an environment's programs on the libraries
     Install(install::Args),
     /// Put an environment back as it was
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Install(args) => install::install(&args),
         Command::Uninstall(args) => install::uninstall(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -120,6 +120,9 @@ pub struct RoutineStats {
     pub gpu_s: f64,
     /// Time of the latter.
     pub cpu_s: f64,
+    /// Predicted CPU time of the GPU's calls less what they took, waiting for the start included; of calls
+    /// without a prediction nothing.
+    pub saved_s: f64,
     /// Bytes to the device.
     pub bytes_in: u64,
     /// Bytes from the device.
@@ -136,6 +139,9 @@ impl RoutineStats {
         if r.route == "gpu" {
             self.gpu_calls += 1;
             self.gpu_s += r.seconds;
+            if r.predicted_cpu_s > 0.0 {
+                self.saved_s += r.predicted_cpu_s - r.waited_s - r.seconds;
+            }
         } else {
             self.cpu_calls += 1;
             self.cpu_s += r.seconds;
@@ -452,19 +458,28 @@ fn table(stats: &BTreeMap<String, RoutineStats>, process: &ProcessState<'_>) -> 
     }
     let _ = writeln!(
         out,
-        "  {:<10} {:>9} {:>9} {:>11} {:>9} {:>11} {:>11} {:>11}",
-        "routine", "calls", "on GPU", "GPU time", "on CPU", "CPU time", "to GPU", "from GPU"
+        "  {:<10} {:>9} {:>9} {:>11} {:>9} {:>11} {:>11} {:>11} {:>11}",
+        "routine",
+        "calls",
+        "on GPU",
+        "GPU time",
+        "on CPU",
+        "CPU time",
+        "saved",
+        "to GPU",
+        "from GPU"
     );
     for (routine, s) in stats {
         let _ = writeln!(
             out,
-            "  {:<10} {:>9} {:>9} {:>11} {:>9} {:>11} {:>11} {:>11}",
+            "  {:<10} {:>9} {:>9} {:>11} {:>9} {:>11} {:>11} {:>11} {:>11}",
             routine,
             s.calls,
             s.gpu_calls,
             seconds(s.gpu_s),
             s.cpu_calls,
             seconds(s.cpu_s),
+            seconds(s.saved_s),
             bytes(s.bytes_in),
             bytes(s.bytes_out)
         );
@@ -474,15 +489,17 @@ fn table(stats: &BTreeMap<String, RoutineStats>, process: &ProcessState<'_>) -> 
             let _ = writeln!(out, "    on the CPU {count} times: {text}");
         }
     }
-    out.push_str("  calls below the threshold are not counted\n");
+    out.push_str(
+        "  saved: predicted CPU time of the GPU's calls less what they took; calls below the threshold are not counted\n",
+    );
     out
 }
 
 /// Three digits with a unit.
 fn seconds(s: f64) -> String {
-    if s >= 1.0 {
+    if s.abs() >= 1.0 {
         format!("{s:.2} s")
-    } else if s >= 1e-3 {
+    } else if s.abs() >= 1e-3 {
         format!("{:.2} ms", s * 1e3)
     } else {
         format!("{:.1} us", s * 1e6)
@@ -598,6 +615,17 @@ mod tests {
         let (log, path) = log_to("table.txt", LogLevel::Summary);
         log.started(0.5, "Some GPU", "estimate");
         log.call(&record("gpu", "gpu-faster", None));
+        // Predicted 0.5 s on the CPU, took 0.25 after waiting 0.875.
+        log.call(&CallRecord {
+            waited_s: 0.875,
+            ..record("gpu", "gpu-faster", None)
+        });
+        // Nobody knows what these save.
+        log.call(&CallRecord {
+            predicted_cpu_s: 0.0,
+            ..record("gpu", "forced", None)
+        });
+        log.call(&record("cpu", "cpu-faster", None));
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "");
         finish(&log);
         let text = std::fs::read_to_string(&path).expect("written");
@@ -605,10 +633,11 @@ mod tests {
         for needle in [
             "Some GPU",
             "dgemm",
-            "250.00 ms",
-            "2.0 KiB",
-            "1.0 KiB",
-            "gpu-faster 1",
+            "750.00 ms",
+            "-375.00 ms",
+            "8.0 KiB",
+            "4.0 KiB",
+            "cpu-faster 1, forced 1, gpu-faster 2",
         ] {
             assert!(text.contains(needle), "{needle}: {text}");
         }

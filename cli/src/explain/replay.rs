@@ -1,49 +1,18 @@
 //! `gpu-offload explain --replay FILE`: the calls of a log, decided again from their recorded input.
 
 use super::{Args, profile, route_name};
+use crate::log_file::{self, Call, Event};
 use anyhow::{Context, Result, bail, ensure};
 use cost_model::{Correction, Level, Profile, Situation, decide_corrected};
 use gpu_offload::config::Settings;
 use gpu_offload::machine;
-use routines::Shape;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Predicted times may differ by this much, relatively: they are printed with all their digits.
 const ROUNDING: f64 = 1e-9;
-
-/// A line of the log; other events than these have other fields.
-#[derive(Deserialize)]
-struct Line {
-    event: String,
-    pid: i64,
-    profile: Option<String>,
-}
-
-/// The input of a decision, and what was decided, as `engine::log::CallRecord` writes them.
-#[derive(Deserialize)]
-struct Recorded {
-    routine: String,
-    side: Option<char>,
-    letters: Option<String>,
-    m: u64,
-    n: u64,
-    k: u64,
-    beta_zero: bool,
-    route: String,
-    reason: String,
-    level: u8,
-    cpu_threads: u32,
-    predicted_cpu_s: f64,
-    predicted_gpu_s: f64,
-    startup_s: f64,
-    queue_s: f64,
-    learned_cpu: f64,
-    learned_gpu: f64,
-}
 
 /// One decision again.
 #[derive(Serialize)]
@@ -64,76 +33,47 @@ struct Again {
     same: bool,
 }
 
-impl Recorded {
-    fn shape(&self) -> Result<Shape> {
-        let (family, precision, _) = super::routine(&self.routine)?;
-        let mut letters = [0; 4];
-        for (to, from) in letters
-            .iter_mut()
-            .zip(self.letters.iter().flat_map(|l| l.bytes()))
-        {
-            *to = from;
-        }
-        let lapack = family.library == routines::Library::Lapack;
-        let options = routines::Options::new(family, precision, letters);
-        let right = match lapack {
-            true => options.letter("side") == b'R',
-            false => self.side == Some('R'),
-        };
-        Ok(Shape {
-            op: family.op,
-            precision,
-            m: self.m,
-            n: self.n,
-            k: self.k,
-            right,
-            beta_zero: self.beta_zero,
-            letters,
-        })
-    }
+/// True if the cost model decided; the engine's own reasons are not functions of the call.
+fn was_decided(call: &Call) -> bool {
+    !matches!(
+        call.reason.as_str(),
+        "forced" | "gpu-unavailable" | "failed-on-gpu" | "try"
+    )
+}
 
-    /// True if the cost model decided; the engine's own reasons are not functions of the call.
-    fn was_decided(&self) -> bool {
-        !matches!(
-            self.reason.as_str(),
-            "forced" | "gpu-unavailable" | "failed-on-gpu" | "try"
-        )
-    }
-
-    fn again(&self, line: usize, profile: &Profile) -> Result<Again> {
-        let situation = Situation {
-            cpu_threads: self.cpu_threads,
-            startup_s: self.startup_s,
-            queue_s: self.queue_s,
-            ..Situation::default()
-        };
-        let level = Level::new(i64::from(self.level))?;
-        let correction = Correction {
-            cpu: self.learned_cpu,
-            gpu: self.learned_gpu,
-        };
-        let decision = decide_corrected(profile, &self.shape()?, &situation, level, &correction);
-        let (route, reason) = (route_name(decision.route), decision.reason.name());
-        let (cpu_s, gpu_s) = (decision.prediction.cpu_s, decision.prediction.gpu_s());
-        let near = |a: f64, b: f64| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
-        Ok(Again {
-            line,
-            routine: self.routine.clone(),
-            m: self.m,
-            n: self.n,
-            k: self.k,
-            recorded_route: self.route.clone(),
-            recorded_reason: self.reason.clone(),
-            route,
-            reason,
-            predicted_cpu_s: cpu_s,
-            predicted_gpu_s: gpu_s,
-            same: route == self.route
-                && reason == self.reason
-                && near(cpu_s, self.predicted_cpu_s)
-                && near(gpu_s, self.predicted_gpu_s),
-        })
-    }
+fn again(call: &Call, line: usize, profile: &Profile) -> Result<Again> {
+    let situation = Situation {
+        cpu_threads: call.cpu_threads,
+        startup_s: call.startup_s,
+        queue_s: call.queue_s,
+        ..Situation::default()
+    };
+    let level = Level::new(i64::from(call.level))?;
+    let correction = Correction {
+        cpu: call.learned_cpu,
+        gpu: call.learned_gpu,
+    };
+    let decision = decide_corrected(profile, &call.shape()?, &situation, level, &correction);
+    let (route, reason) = (route_name(decision.route), decision.reason.name());
+    let (cpu_s, gpu_s) = (decision.prediction.cpu_s, decision.prediction.gpu_s());
+    let near = |a: f64, b: f64| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
+    Ok(Again {
+        line,
+        routine: call.routine.clone(),
+        m: call.m,
+        n: call.n,
+        k: call.k,
+        recorded_route: call.route.clone(),
+        recorded_reason: call.reason.clone(),
+        route,
+        reason,
+        predicted_cpu_s: cpu_s,
+        predicted_gpu_s: gpu_s,
+        same: route == call.route
+            && reason == call.reason
+            && near(cpu_s, call.predicted_cpu_s)
+            && near(gpu_s, call.predicted_gpu_s),
+    })
 }
 
 /// The profiles that the log's processes used; one that is given stands for all.
@@ -169,25 +109,8 @@ impl Profiles<'_> {
     }
 }
 
-fn read(file: &PathBuf) -> Result<String> {
-    if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("cannot read standard input")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| {
-        format!(
-            "{}: cannot be read; accepted: a log that GPU_OFFLOAD_LOG_FILE=NAME.jsonl wrote",
-            file.display()
-        )
-    })
-}
-
 /// Decides every recorded call again; exit status 1 if one comes out otherwise.
-pub fn run(file: &PathBuf, args: &Args, settings: &Settings) -> Result<ExitCode> {
-    let text = read(file)?;
+pub fn run(file: &Path, args: &Args, settings: &Settings) -> Result<ExitCode> {
     let mut profiles = Profiles {
         given: match &args.profile {
             Some(path) => Some(machine::read_profile(path).map_err(anyhow::Error::msg)?),
@@ -198,26 +121,12 @@ pub fn run(file: &PathBuf, args: &Args, settings: &Settings) -> Result<ExitCode>
         settings,
     };
     let mut records = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let wrong = || {
-            format!(
-                "{}: line {}: not a line of a JSON-lines log; accepted: what GPU_OFFLOAD_LOG_FILE=NAME.jsonl \
-                 wrote at GPU_OFFLOAD_LOG=decisions",
-                file.display(),
-                index + 1
-            )
-        };
-        let head: Line = serde_json::from_str(line).with_context(wrong)?;
-        match head.event.as_str() {
-            "start" => {
-                profiles
-                    .named
-                    .insert(head.pid, head.profile.unwrap_or_default());
+    for entry in log_file::read(file)? {
+        match entry.event {
+            Event::Start { profile, .. } => {
+                profiles.named.insert(entry.pid, profile);
             }
-            "call" => {
-                let recorded: Recorded = serde_json::from_str(line).with_context(wrong)?;
-                records.push((index + 1, head.pid, recorded));
-            }
+            Event::Call(call) => records.push((entry.line, entry.pid, call)),
             _ => {}
         }
     }
@@ -226,19 +135,19 @@ pub fn run(file: &PathBuf, args: &Args, settings: &Settings) -> Result<ExitCode>
         "{}: no call is recorded; accepted: a log written at GPU_OFFLOAD_LOG=decisions",
         file.display()
     );
-    let (mut again, mut others) = (Vec::new(), 0);
-    for (line, pid, recorded) in &records {
-        if recorded.was_decided() {
-            again.push(recorded.again(*line, profiles.of(*pid)?)?);
+    let (mut decided, mut others) = (Vec::new(), 0);
+    for (line, pid, call) in &records {
+        if was_decided(call) {
+            decided.push(again(call, *line, profiles.of(*pid)?)?);
         } else {
             others += 1;
         }
     }
-    let different = again.iter().filter(|a| !a.same).count();
+    let different = decided.iter().filter(|a| !a.same).count();
     if args.json {
-        crate::say!("{}", serde_json::to_string_pretty(&again)?);
+        crate::say!("{}", serde_json::to_string_pretty(&decided)?);
     } else {
-        for a in &again {
+        for a in &decided {
             let verdict = match a.same {
                 true => "as recorded".to_owned(),
                 false => format!("recorded: {} ({})", a.recorded_route, a.recorded_reason),
@@ -258,7 +167,7 @@ pub fn run(file: &PathBuf, args: &Args, settings: &Settings) -> Result<ExitCode>
         }
         crate::say!(
             "{} decisions again, {different} of them different; {others} calls were not decided by prediction",
-            again.len()
+            decided.len()
         );
     }
     Ok(ExitCode::from(u8::from(different > 0)))
