@@ -120,6 +120,7 @@ fn bars(area: &Area<'_>, report: &Report) -> Outcome {
         .disable_y_mesh()
         .disable_y_axis()
         .x_desc("seconds")
+        .light_line_style(TRANSPARENT)
         .draw()?;
     for (i, row) in rows.iter().enumerate() {
         let y = i as f64;
