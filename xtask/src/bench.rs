@@ -3,6 +3,7 @@
 mod gpu;
 mod overhead;
 mod regret;
+mod small;
 
 use crate::conformance::Tally;
 use anyhow::Result;
@@ -23,6 +24,12 @@ enum Bench {
         #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
         prefix: PathBuf,
     },
+    /// Instructions of NumPy's and R's products and solutions with small matrices: docs/performance/small.md
+    Small {
+        /// The prefix under test
+        #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
+        prefix: PathBuf,
+    },
     /// Times of the level-3 routines on this machine's GPU, beside its peers: tables and plots
     Gpu(gpu::Args),
     /// Time our rule loses against one that knows the truth, on synthetic machines, beside the peers' rules
@@ -34,6 +41,11 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.bench {
         Bench::Overhead { prefix } => {
             let tally = overhead(prefix)?;
+            println!("{tally}");
+            tally.into_result()
+        }
+        Bench::Small { prefix } => {
+            let tally = small::run(prefix)?;
             println!("{tally}");
             tally.into_result()
         }

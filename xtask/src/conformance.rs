@@ -27,12 +27,14 @@ mod wheels;
 pub use crate::sim::prepare as simulated_cuda;
 pub use baseline::baseline;
 pub use client_run::Client;
+pub use clients::PYTHON;
+pub use debian::Guests;
 pub use tally::Tally;
+pub use wheels::environment as wheel_environment;
 
 use crate::tools::workspace;
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum as _;
-use debian::Guests;
 use report::Findings;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

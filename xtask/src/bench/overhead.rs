@@ -110,7 +110,7 @@ fn instructions(exe: &Path, lib: &Path, routine: &str, n: u32, calls: u64) -> Re
 }
 
 /// Reads `==123== Collected : 456`.
-fn collected(report: &str) -> Option<u64> {
+pub fn collected(report: &str) -> Option<u64> {
     let line = report.lines().find(|line| line.contains("Collected"))?;
     line.split(':').next_back()?.trim().parse().ok()
 }

@@ -119,6 +119,25 @@ impl Client {
         Ok(self)
     }
 
+    /// Puts a program before it that runs it, such as valgrind.
+    pub fn under(mut self, program: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(args).arg(self.command.get_program());
+        command.args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::null());
+        self.command = command;
+        self
+    }
+
     /// Runs it to its end.
     pub fn run(mut self) -> Result<Ended> {
         let name = self.command.get_program().to_owned();

@@ -275,6 +275,7 @@ fn conda(prefix: &Path, work: &Scratch) -> Result<Tally> {
     let theirs = name.to_string_lossy().into_owned();
     let tool = |command: &str| {
         Client::new(prefix.join("bin/gpu-offload"), &[])
+            .env("XDG_STATE_HOME", work.path())
             .args([command, "--conda"])
             .arg(&env)
     };

@@ -65,9 +65,7 @@ const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Runs the suite.
 pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
-    let version = quiet(
-        Command::new(PYTHON).args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"]),
-    )?;
+    let version = python_version()?;
     let pairs = if setting.full {
         &PAIRS[..]
     } else {
@@ -75,8 +73,8 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     };
     let mut sum = Tally::default();
     for pair in pairs {
-        if pair.only.is_some_and(|only| only != version.trim()) {
-            println!("  {}: skipped, Python is {}", pair.name, version.trim());
+        if pair.only.is_some_and(|only| only != version) {
+            println!("  {}: skipped, Python is {}", pair.name, version);
             sum.skipped += 1;
             continue;
         }
@@ -85,7 +83,7 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
             tool: setting.prefix.join("bin/gpu-offload"),
             engine: setting.lib().join("libgpu_offload.so.0"),
             venv: work.path().join("venv"),
-            wheels: wheels(pair, version.trim())?,
+            wheels: wheels(pair, &version)?,
             work,
         };
         let tally = tried.all(setting)?;
@@ -128,6 +126,57 @@ fn wheels(pair: &Pair, python: &str) -> Result<PathBuf> {
         fs::write(&complete, "")?;
     }
     Ok(folder)
+}
+
+fn make(venv: &Path, wheels: &Path) -> Result<()> {
+    let progress = step("an environment with wheels");
+    quiet(Command::new(PYTHON).args(["-m", "venv"]).arg(venv))?;
+    let all: Vec<PathBuf> = fs::read_dir(wheels)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|e| e == "whl"))
+        .collect();
+    pip(&venv.join("bin/python"), &["install", "--no-deps"], &all)?;
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn pip(python: &Path, what: &[&str], files: &[PathBuf]) -> Result<()> {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"])
+        .args(what)
+        .args(files);
+    // Compiled files would differ in their dates.
+    quiet(pip.env("PIP_NO_INDEX", "1").env("PIP_NO_COMPILE", "1")).map(drop)
+}
+
+/// An environment with the newest wheels, removed when dropped.
+pub struct Environment(Scratch);
+
+impl Environment {
+    /// Its folder.
+    pub fn venv(&self) -> PathBuf {
+        self.0.path().join("venv")
+    }
+
+    /// Its Python.
+    pub fn python(&self) -> PathBuf {
+        self.venv().join("bin/python")
+    }
+}
+
+/// Makes one.
+pub fn environment() -> Result<Environment> {
+    let environment = Environment(scratch("wheels")?);
+    make(&environment.venv(), &wheels(&PAIRS[0], &python_version()?)?)?;
+    Ok(environment)
+}
+
+/// Such as `3.11`.
+fn python_version() -> Result<String> {
+    let program = "import sys; print('%d.%d' % sys.version_info[:2], end='')";
+    quiet(Command::new(PYTHON).args(["-c", program]))
 }
 
 /// One environment and what is tried in it.
@@ -197,31 +246,17 @@ impl Tried {
     }
 
     fn make(&self) -> Result<()> {
-        let progress = step("an environment with wheels");
-        quiet(Command::new(PYTHON).args(["-m", "venv"]).arg(&self.venv))?;
-        let all: Vec<PathBuf> = fs::read_dir(&self.wheels)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<Result<Vec<_>>>()?
-            .into_iter()
-            .filter(|path| path.extension().is_some_and(|e| e == "whl"))
-            .collect();
-        self.pip(&["install", "--no-deps"], &all)?;
-        progress.finish_and_clear();
-        Ok(())
+        make(&self.venv, &self.wheels)
     }
 
     fn pip(&self, what: &[&str], files: &[PathBuf]) -> Result<()> {
-        let mut pip = Command::new(self.python());
-        pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"])
-            .args(what)
-            .args(files);
-        // Compiled files would differ in their dates.
-        quiet(pip.env("PIP_NO_INDEX", "1").env("PIP_NO_COMPILE", "1")).map(drop)
+        pip(&self.python(), what, files)
     }
 
     fn command(&self, command: &str) -> Result<String> {
         quiet(
             Command::new(&self.tool)
+                .env("XDG_STATE_HOME", self.work.path())
                 .args([command, "--venv"])
                 .arg(&self.venv),
         )
@@ -347,6 +382,7 @@ impl Tried {
     fn killed_at(&self, command: &str, call: &str, n: u32) -> Result<bool> {
         let mut strace = Command::new("strace");
         strace
+            .env("XDG_STATE_HOME", self.work.path())
             .args(["-qq", "-f", "-o", "/dev/null", "-e"])
             .arg(format!("trace={call}"))
             .arg("-e")
