@@ -35,6 +35,16 @@ unsafe extern "C" fn concat_string(
     b_len: usize,
     b: *const u8,
 ) {
+    // LAPACK joins two letters (`SIDE // TRANS`) in every call of some routines, which would pay for calls of
+    // memcpy and memset that have nothing to do.
+    if (to_len, a_len, b_len) == (2, 1, 1) {
+        // SAFETY: `to` has two bytes and the others have one.
+        unsafe {
+            *to = *a;
+            *to.add(1) = *b;
+        }
+        return;
+    }
     let from_a = a_len.min(to_len);
     let from_b = b_len.min(to_len - from_a);
     let rest = to_len - from_a - from_b;

@@ -26,7 +26,7 @@ mod wheels;
 
 pub use crate::sim::prepare as simulated_cuda;
 pub use baseline::baseline;
-pub use client_run::Client;
+pub use client_run::{Client, Scratch, scratch};
 pub use clients::PYTHON;
 pub use debian::Guests;
 pub use tally::Tally;

@@ -2,7 +2,6 @@
 //! NumPy's wheel and in R, on our libraries and on the stock ones, counted by callgrind; what a million of them
 //! would cost more. Auto mode, no GPU, one thread. Writes docs/performance/small.md.
 
-use super::overhead::collected;
 use crate::conformance::{Client, Guests, PYTHON, Tally, baseline, wheel_environment};
 use crate::tools::{bar, quiet, workspace};
 use anyhow::{Context, Result, ensure};
@@ -63,6 +62,12 @@ fn counts(client: &dyn Fn() -> Client, advance: &dyn Fn()) -> Result<Vec<f64>> {
     ROWS.iter()
         .map(|&(what, n)| Ok((run(what, n, CALLS)? - base) / CALLS as f64))
         .collect()
+}
+
+/// Reads `==123== Collected : 456`.
+fn collected(line: &str) -> Option<u64> {
+    line.contains("Collected")
+        .then(|| line.split(':').next_back()?.trim().parse().ok())?
 }
 
 /// Counts everything, prints the table and writes the page.
@@ -129,4 +134,15 @@ pub fn run(prefix: &Path) -> Result<Tally> {
     );
     std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::collected;
+
+    #[test]
+    fn callgrinds_count_is_read() {
+        assert_eq!(collected("==7== Collected : 3245678"), Some(3_245_678));
+        assert_eq!(collected("==7== Events    : Ir"), None);
+    }
 }
