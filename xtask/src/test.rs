@@ -2,8 +2,9 @@
 //! the last line the sum.
 
 use crate::conformance::{self, Device, Route, Suite, Tally, baseline, simulated_cuda};
+use crate::tests_of_cargo::{self, Tests};
 use crate::tools::{cargo, workspace};
-use crate::{bench, dist, setup, tests_of_cargo};
+use crate::{bench, dist, setup};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -83,11 +84,14 @@ const SCHEDULES: [(&str, &str, &str); 3] = [
 ];
 
 /// Tests on the simulated CUDA alone.
-fn on_sim(selection: &[&str], variables: &[(&str, PathBuf)]) -> Result<Tally> {
+fn on_sim(tests: &Tests) -> Result<Tally> {
     let library = simulated_cuda()?.join("libcuda.so.1").canonicalize()?;
     let mut all = vec![("SIM_CUDA_LIBRARY", library)];
-    all.extend(variables.iter().cloned());
-    tests_of_cargo::run(selection, &all)
+    all.extend(tests.variables.iter().cloned());
+    tests_of_cargo::run(&Tests {
+        variables: &all,
+        ..*tests
+    })
 }
 
 fn one_check(result: Result<()>) -> Result<Tally> {
@@ -134,38 +138,35 @@ pub fn run(args: &Args) -> Result<()> {
     );
     run.step("Rust tests and cases", || {
         let sim = simulated_cuda()?;
-        tests_of_cargo::run(
-            &["--workspace"],
-            &[
+        tests_of_cargo::run(&Tests {
+            selection: &["--workspace"],
+            variables: &[
                 ("GPU_OFFLOAD_TEST_PREFIX", workspace().join(PREFIX)),
                 ("GPU_OFFLOAD_TEST_BASELINE", baseline()?),
                 // One file under CUDA's names; cargo builds no cdylib for the tests of other packages.
                 ("SIM_CUDA_LIBRARY", sim.join("libcuda.so.1").canonicalize()?),
                 ("GPU_OFFLOAD_TEST_SIM", sim),
             ],
-        )
+            ..Tests::default()
+        })
     });
     run.step("GPU path: faults and mutants", || {
         let tests = ["--test", "every_call", "--test", "mutants"];
-        let shown = || PathBuf::from("immediate");
-        on_sim(
-            &[&["--package", "gpu-backend"][..], &tests].concat(),
-            // What they count is part of what they show, in either runner.
-            &[
-                ("NEXTEST_SUCCESS_OUTPUT", shown()),
-                ("RUST_TEST_NOCAPTURE", "1".into()),
-            ],
-        )
+        on_sim(&Tests {
+            selection: &[&["--package", "gpu-backend"][..], &tests].concat(),
+            // What they count is part of what they show.
+            show: true,
+            ..Tests::default()
+        })
     });
     run.step("GPU path: models", || {
         let features = "gpu-backend/model,engine/model";
         let packages = ["--package", "gpu-backend", "--package", "engine"];
-        let what = ["--lib", "--features", features, "model_"];
-        let tally = tests_of_cargo::run(&[&packages[..], &what].concat(), &[])?;
-        // The tests that the name leaves out are another step's, not skipped ones.
-        Ok(Tally {
-            skipped: 0,
-            ..tally
+        let what = ["--lib", "--features", features];
+        tests_of_cargo::run(&Tests {
+            selection: &[&packages[..], &what].concat(),
+            name: "model_",
+            ..Tests::default()
         })
     });
     for (name, delay, seed) in SCHEDULES {
@@ -176,7 +177,11 @@ pub fn run(args: &Args) -> Result<()> {
                 ("SIM_CUDA_DELAY", delay.into()),
                 ("SIM_CUDA_SEED", seed.into()),
             ];
-            on_sim(&[&packages[..], &tests].concat(), &schedule)
+            on_sim(&Tests {
+                selection: &[&packages[..], &tests].concat(),
+                variables: &schedule,
+                ..Tests::default()
+            })
         });
     }
     run.step("netlib BLAS, CPU", || {

@@ -1,4 +1,7 @@
-//! Runs Rust tests, by nextest where it is installed and by `cargo test` otherwise, and counts them.
+//! Runs Rust tests, each in a process of its own, and counts them: by nextest where it is installed, and
+//! otherwise by `processes`.
+
+mod processes;
 
 use crate::conformance::Tally;
 use crate::tools::{cargo, quiet};
@@ -6,6 +9,19 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
+
+/// Which tests, and what they get.
+#[derive(Default)]
+pub struct Tests<'a> {
+    /// Options of cargo that choose packages, targets and features.
+    pub selection: &'a [&'a str],
+    /// Only tests whose names contain this.
+    pub name: &'a str,
+    /// Environment variables.
+    pub variables: &'a [(&'a str, PathBuf)],
+    /// Show what tests print that pass, too.
+    pub show: bool,
+}
 
 fn has_nextest() -> bool {
     cargo()
@@ -34,84 +50,64 @@ fn count_before(text: &str, word: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Counts of one line of output, if it is a summary: nextest's (`Summary [ 1.0s] 5 tests run: 4 passed,
-/// 1 failed, 0 skipped`) or libtest's (`test result: ok. 4 passed; 0 failed; 1 ignored; …`).
+/// Counts of one line of nextest's output, if it is a summary: `Summary [ 1.0s] 5 tests run: 4 passed, 1 failed,
+/// 0 skipped`.
 fn summary(line: &str) -> Option<Tally> {
     let plain = line.trim();
-    if plain.starts_with("Summary [") {
-        let failed = count_before(plain, "failed") + count_before(plain, "timed");
-        Some(Tally {
-            passed: count_before(plain, "passed"),
-            failed,
-            skipped: count_before(plain, "skipped"),
-        })
-    } else if plain.starts_with("test result:") {
-        Some(Tally {
-            passed: count_before(plain, "passed"),
-            failed: count_before(plain, "failed"),
-            // Nothing but what needs root is ever filtered out.
-            skipped: count_before(plain, "ignored") + count_before(plain, "filtered"),
-        })
-    } else {
-        None
-    }
+    plain.starts_with("Summary [").then(|| Tally {
+        passed: count_before(plain, "passed"),
+        failed: count_before(plain, "failed") + count_before(plain, "timed"),
+        skipped: count_before(plain, "skipped"),
+    })
 }
 
-/// Runs the tests that `selection` names and shows their output as it comes.
-pub fn run(selection: &[&str], variables: &[(&str, PathBuf)]) -> Result<Tally> {
-    let mut command = cargo();
-    let nextest = has_nextest();
-    if nextest {
-        command.args(["nextest", "run", "--no-fail-fast", "--color=never"]);
-    } else {
-        command.args(["test", "--no-fail-fast", "--color=never"]);
-    }
-    command.args(selection);
+/// Runs the tests and shows the output of those that fail as it comes. What `name` leaves out is not counted.
+pub fn run(tests: &Tests) -> Result<Tally> {
     let root = is_root()?;
     if !root {
         eprintln!("not root: the tests named {NEEDS_ROOT}… are skipped");
     }
-    if nextest && !root {
-        command.args(["-E", &format!("not test(/(^|::){NEEDS_ROOT}/)")]);
-    } else if !nextest {
-        // Tests that compare times must not run beside others.
-        command.args(["--", "--test-threads=1"]);
-        if !root {
-            command.args(["--skip", NEEDS_ROOT]);
-        }
-    }
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null());
-    // nextest reports on standard error, libtest on standard output; the other one is passed through.
-    if nextest {
-        command.stderr(Stdio::piped());
+    if has_nextest() {
+        by_nextest(tests, root)
     } else {
-        command.stdout(Stdio::piped());
+        processes::run(tests, root)
     }
+}
+
+fn by_nextest(tests: &Tests, root: bool) -> Result<Tally> {
+    let mut command = cargo();
+    command.args(["nextest", "run", "--no-fail-fast", "--color=never"]);
+    command.args(tests.selection);
+    if !tests.name.is_empty() {
+        command.arg(tests.name);
+    }
+    if !root {
+        command.args(["-E", &format!("not test(/(^|::){NEEDS_ROOT}/)")]);
+    }
+    if tests.show {
+        command.args(["--success-output", "immediate"]);
+    }
+    command.envs(tests.variables.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start cargo")?;
-    let reader: Box<dyn std::io::Read> = match (child.stdout.take(), child.stderr.take()) {
-        (Some(out), _) => Box::new(out),
-        (_, Some(err)) => Box::new(err),
-        _ => anyhow::bail!("cargo has no output to read"),
-    };
-    let mut tally = Tally::default();
-    let mut summaries = 0;
-    for line in BufReader::new(reader).split(b'\n') {
+    let report = child.stderr.take().context("cargo has no standard error")?;
+    let mut tally = None;
+    for line in BufReader::new(report).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         if !line.trim_start().starts_with("PASS [") {
             eprintln!("{line}");
         }
-        // nextest repeats the libtest summary of a failed test within its own report.
-        let counted = nextest == line.trim_start().starts_with("Summary [");
-        if let Some(counts) = summary(&line).filter(|_| counted) {
-            tally += counts;
-            summaries += 1;
-        }
+        tally = summary(&line).or(tally);
     }
     let status = child.wait()?;
-    if summaries == 0 || (!status.success() && tally.failed == 0) {
+    let ended = tally.is_some_and(|t| status.success() || t.failed > 0);
+    let mut tally = tally.unwrap_or_default();
+    if !ended {
         eprintln!("the tests did not run to their end ({status})");
         tally.failed += 1;
+    }
+    if !tests.name.is_empty() {
+        tally.skipped = 0;
     }
     Ok(tally)
 }
@@ -121,15 +117,10 @@ mod tests {
     use super::summary;
 
     #[test]
-    fn both_runners_summaries_are_read() {
-        let nextest = "     Summary [ 514.5s] 35 tests run: 18 passed (2 slow), 13 failed, 4 timed out, 1 skipped";
-        let t = summary(nextest).expect("a summary");
+    fn nextests_summary_is_read() {
+        let line = "     Summary [ 514.5s] 35 tests run: 18 passed (2 slow), 13 failed, 4 timed out, 1 skipped";
+        let t = summary(line).expect("a summary");
         assert_eq!((t.passed, t.failed, t.skipped), (18, 17, 1));
-        let libtest = "test result: ok. 4 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        let t = summary(libtest).expect("a summary");
-        assert_eq!((t.passed, t.failed, t.skipped), (4, 0, 1));
-        let filtered = "test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 2 filtered out; finished in 0.00s";
-        assert_eq!(summary(filtered).expect("a summary").skipped, 2);
         assert!(summary("    Finished").is_none());
     }
 }

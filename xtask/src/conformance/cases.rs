@@ -2,7 +2,7 @@
 
 use super::report::Findings;
 use super::{Setting, Tally, baseline, simulated_cuda};
-use crate::tests_of_cargo;
+use crate::tests_of_cargo::{self, Tests};
 use crate::tools::{cargo, loud, target_dir, workspace};
 use anyhow::{Context, Result};
 use cases::exceptions::ILLEGAL_LAPACK;
@@ -24,7 +24,11 @@ pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
     if setting.full {
         variables.push((FULL_VARIABLE, "1".into()));
     }
-    let mut tally = tests_of_cargo::run(&["--package", "cases"], &variables)?;
+    let mut tally = tests_of_cargo::run(&Tests {
+        selection: &["--package", "cases"],
+        variables: &variables,
+        ..Tests::default()
+    })?;
     if setting.full {
         tally.check(no_race(setting)?);
     }
