@@ -134,10 +134,18 @@ mod tests {
             upper: 2,
         };
         // By the process's own clock: on a busy machine it may not run for long.
-        // SAFETY: clock has no arguments.
-        let used_us = || unsafe { libc::clock() };
-        let before_us = used_us();
-        while used_us() - before_us < 50_000 {}
+        let used_ms = || {
+            let mut now = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            // SAFETY: a live address.
+            let read = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+            assert_eq!(read, 0);
+            now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+        };
+        let before_ms = used_ms();
+        while used_ms() - before_ms < 50 {}
         // SAFETY: the array describes two elements of `values`, two apart.
         let total_s = unsafe { etime(&raw mut array) };
         assert!(total_s >= 0.04, "{total_s} s after 50 ms of the processor");
