@@ -117,6 +117,18 @@ impl<'a> MatRef<'a> {
         })
     }
 
+    /// A view of the elements at the beginning of a piece of memory; `None` if they do not fit into it.
+    pub fn of_bytes(
+        bytes: &'a [u8],
+        (rows, cols): (usize, usize),
+        ld: usize,
+        elem_bytes: usize,
+    ) -> Option<Self> {
+        let fits = span_bytes(rows, cols, ld, elem_bytes)? <= bytes.len();
+        // SAFETY: the span lies in the slice, which is borrowed for 'a.
+        fits.then(|| unsafe { Self::new(bytes.as_ptr(), rows, cols, ld, elem_bytes) })?
+    }
+
     common!();
 
     /// The elements of column `j`, rows `row0..row0 + count`, as bytes.
@@ -155,6 +167,18 @@ impl<'a> MatMut<'a> {
             elem_bytes,
             life: PhantomData,
         })
+    }
+
+    /// A view of the elements at the beginning of a piece of memory; `None` if they do not fit into it.
+    pub fn of_bytes(
+        bytes: &'a mut [u8],
+        (rows, cols): (usize, usize),
+        ld: usize,
+        elem_bytes: usize,
+    ) -> Option<Self> {
+        let fits = span_bytes(rows, cols, ld, elem_bytes)? <= bytes.len();
+        // SAFETY: the span lies in the slice, which is borrowed for 'a by nobody else.
+        fits.then(|| unsafe { Self::new(bytes.as_mut_ptr(), rows, cols, ld, elem_bytes) })?
     }
 
     common!();

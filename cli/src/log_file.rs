@@ -26,6 +26,8 @@ pub enum Event {
     },
     /// A call has ended.
     Call(Box<Call>),
+    /// A call of mode verify was compared, or not.
+    Verified(Verified),
     /// What a process counted of one routine.
     Summary(Summary),
     /// A process has ended.
@@ -132,6 +134,35 @@ impl Call {
     pub fn was_on_gpu(&self) -> bool {
         self.route == "gpu"
     }
+}
+
+/// What mode verify found of a call, as `engine::verify::Finding`.
+#[derive(Deserialize)]
+pub struct Verified {
+    /// "dgemm".
+    pub routine: String,
+    /// Rows of the result.
+    pub m: u64,
+    /// Columns of the result.
+    pub n: u64,
+    /// The third size.
+    pub k: u64,
+    /// How far either side was from right; empty where they were not compared.
+    #[serde(default)]
+    pub measures: Vec<Measure>,
+    /// Why they were not.
+    pub skipped: Option<String>,
+}
+
+/// One figure of a call.
+#[derive(Deserialize)]
+pub struct Measure {
+    /// What it is of.
+    pub name: String,
+    /// The GPU's ratio.
+    pub gpu: f64,
+    /// The CPU's; absent where the figure is the sides' difference.
+    pub cpu: Option<f64>,
 }
 
 /// What a process counted of one routine, as `engine::log::RoutineStats`.

@@ -4,8 +4,9 @@
 //!
 //! # Exit status
 //! 0: done; for `status`: heavy calls can go to the GPU. 1: trouble, said in one line; for `status`:
-//! they cannot. 2: wrong command line. `run` passes on its command's; 126: the command cannot be
-//! executed, 127: it is not there.
+//! they cannot. 2: wrong command line. `run`, `verify` and `doctor` pass on their command's; 126: the command cannot
+//! be executed, 127: it is not there. `verify`: 1 also if the command succeeds and a result of the GPU is wrong, or
+//! none was compared.
 #![forbid(unsafe_code)]
 
 /// Writes a line on standard output, like `println!`; a full disk or a reader that has gone is an error
@@ -31,6 +32,7 @@ mod report;
 mod run;
 mod status;
 mod units;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -55,6 +57,8 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Make a page with charts and a table of a program's log: where its calls went and what that saved
     Report(report::Args),
+    /// Run a program with each heavy call on both sides, and say whether the GPU's results are right
+    Verify(verify::Args),
     /// Put an environment's programs on the libraries
     Install(install::Args),
     /// Put an environment back as it was
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Install(args) => install::install(&args),
         Command::Uninstall(args) => install::uninstall(&args),
         Command::Doctor(args) => doctor::run(&args),

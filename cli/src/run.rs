@@ -10,11 +10,11 @@ pub use wheels::audit;
 use crate::prefix;
 use anyhow::Result;
 use clap::ValueEnum;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 /// Arguments of `run`.
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ pub struct Args {
     /// How readily calls go to the GPU: 1 (only clear wins) to 10 (also slight losses)
     #[arg(long, value_name = "1..10", value_parser = clap::value_parser!(u8).range(1..=10))]
     level: Option<u8>,
-    /// Where calls go: auto, off (CPU), force (GPU), deterministic
+    /// Where calls go: auto, off (CPU), force (GPU), deterministic, verify (both; see the command of that name)
     #[arg(long, value_enum)]
     mode: Option<Mode>,
     /// Short for --mode force
@@ -56,6 +56,7 @@ enum Mode {
     Off,
     Force,
     Deterministic,
+    Verify,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -66,7 +67,7 @@ enum Log {
     Debug,
 }
 
-fn flops(text: &str) -> Result<f64, String> {
+pub fn flops(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(flops) if (0.0..f64::INFINITY).contains(&flops) => Ok(flops),
         _ => Err(
@@ -123,11 +124,11 @@ fn r_home() -> Option<PathBuf> {
     Some(PathBuf::from(home.trim())).filter(|h| h.is_absolute())
 }
 
-/// Becomes the command; returns only if that fails.
-pub fn run(args: &Args) -> Result<ExitCode> {
+/// The command on the libraries, and with `wheels` on the OpenBLAS inside Python wheels too.
+pub fn prepared(words: &[OsString], wheels: bool) -> Result<Command> {
     let library_dir = prefix::library_dir()?;
     prefix::blas(&library_dir)?;
-    let (program, rest) = args.command.split_first().expect("clap requires one");
+    let (program, rest) = words.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(rest);
     command.env(
@@ -137,12 +138,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(path) = r_path(&library_dir) {
         command.env("R_LD_LIBRARY_PATH", path);
     }
-    if !args.no_wheels {
+    if wheels {
         match wheels::variables(program) {
             Ok(variables) => drop(command.envs(variables)),
             Err(why) => eprintln!("gpu-offload: the wheels' own OpenBLAS serves them: {why:#}"),
         }
     }
+    Ok(command)
+}
+
+/// Says why a command cannot be started; the status that shells give.
+pub fn not_started(command: &Command, error: &std::io::Error) -> u8 {
+    eprintln!(
+        "gpu-offload: {}: {error}; accepted: a program in the PATH or the path of one",
+        Path::new(command.get_program()).display()
+    );
+    match error.kind() {
+        ErrorKind::NotFound => 127,
+        _ => 126,
+    }
+}
+
+/// The status of a command that has ended, as a shell counts.
+pub fn shell_status(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Becomes the command; returns only if that fails.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let mut command = prepared(&args.command, !args.no_wheels)?;
     let mode = if args.force {
         Some(Mode::Force)
     } else {
@@ -170,16 +195,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     let error = command.exec();
-    let status = if error.kind() == ErrorKind::NotFound {
-        127
-    } else {
-        126
-    };
-    eprintln!(
-        "gpu-offload: {}: {error}; accepted: a program in the PATH or the path of one",
-        Path::new(OsStr::new(program)).display()
-    );
-    Ok(ExitCode::from(status))
+    Ok(ExitCode::from(not_started(&command, &error)))
 }
 
 #[cfg(test)]

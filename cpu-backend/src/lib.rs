@@ -8,8 +8,11 @@
 // The archive comes from this crate's build script; nothing of it is named in Rust.
 use openblas_src as _;
 
+mod fortran;
+mod lapack;
 mod level3;
 
+pub use lapack::lapack;
 pub use level3::{Misfit, level3};
 
 use core::ffi::{CStr, c_char, c_int};

@@ -66,7 +66,7 @@ pub(crate) fn publish_once(shim: &'static Shim) {
 
 /// The values of `GPU_OFFLOAD` that the engine understands; empty is as good as none. A value that is missing
 /// here loads the engine early and does no other harm.
-const MODES: [&[u8]; 5] = [b"", b"auto", b"off", b"force", b"deterministic"];
+const MODES: [&[u8]; 6] = [b"", b"auto", b"off", b"force", b"deterministic", b"verify"];
 
 fn parse_flops(text: &[u8]) -> Option<f64> {
     let flops: f64 = core::str::from_utf8(text).ok()?.trim().parse().ok()?;

@@ -21,6 +21,8 @@ pub enum Mode {
     Force,
     /// As auto, but a function of the call alone: start-up is waited for, the queue is ignored.
     Deterministic,
+    /// Both sides; the program has the CPU's result, and the log says how far either was from right.
+    Verify,
 }
 
 impl Mode {
@@ -31,6 +33,7 @@ impl Mode {
             Mode::Off => "off",
             Mode::Force => "force",
             Mode::Deterministic => "deterministic",
+            Mode::Verify => "verify",
         }
     }
 }
@@ -125,11 +128,17 @@ pub const KEYS: &[Key] = &[
     Key {
         file: "mode",
         variable: "GPU_OFFLOAD",
-        accepted: "auto, off, force or deterministic",
+        accepted: "auto, off, force, deterministic or verify",
         set: |s, v| {
-            s.mode = [Mode::Auto, Mode::Off, Mode::Force, Mode::Deterministic]
-                .into_iter()
-                .find(|m| m.name() == v)?;
+            s.mode = [
+                Mode::Auto,
+                Mode::Off,
+                Mode::Force,
+                Mode::Deterministic,
+                Mode::Verify,
+            ]
+            .into_iter()
+            .find(|m| m.name() == v)?;
             Some(())
         },
     },
@@ -476,7 +485,7 @@ mod tests {
         );
         assert_eq!(complaints.len(), 4);
         for (line, says) in [
-            ("line 2: ", "auto, off, force or deterministic"),
+            ("line 2: ", "auto, off, force, deterministic or verify"),
             ("line 3: ", "threshold_flops"),
             ("line 4: ", "summary"),
             ("line 5: ", "on or off"),

@@ -40,11 +40,11 @@ pub fn transfers(rates: &TransferRates) -> Transfers {
 }
 
 /// Transfer rates where no profile exists. A probe differs a little each time, which a deterministic run
-/// must not, and who forces the GPU predicts nothing: both get zeros, for which the estimate takes its own
+/// must not, and who forces the GPU predicts nothing: they get zeros, for which the estimate takes its own
 /// cautious figures.
 pub fn probe_transfers(gpu: &Gpu, settings: &Settings) -> Transfers {
     let measured = match settings.mode {
-        Mode::Deterministic | Mode::Force => None,
+        Mode::Deterministic | Mode::Force | Mode::Verify => None,
         _ => gpu.measure_transfers(PROBE_BYTES).ok(),
     };
     measured.map_or(

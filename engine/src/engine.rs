@@ -11,6 +11,7 @@ use crate::learn::{self, CpuRoutine, Learning};
 use crate::log::{CallRecord, Log, ProcessState};
 use crate::os;
 use crate::start::{Device, Start, StartFailure, State};
+use crate::verify::{Copies, Finding, Measure};
 use call::{Call, Failure, Timing};
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -406,7 +407,7 @@ impl Engine {
     unsafe fn guard<'a>(
         &'static self,
         origin: &Origin,
-        decoded: impl FnOnce() -> Option<Decoded<'a>>,
+        decoded: impl Fn() -> Option<Decoded<'a>>,
     ) -> u32 {
         if self.setup.settings.mode == Mode::Off || ON_GPU_PATH.get() {
             return OUTCOME_UNTOUCHED;
@@ -414,7 +415,7 @@ impl Engine {
         // Known outside the closure: after a panic the CPU must not run a call that is done.
         let outcome = Cell::new(OUTCOME_UNTOUCHED);
         // SAFETY: forwarded. A panic leaves counters behind at worst, which are atomic.
-        let run = || unsafe { self.run(origin, decoded, &outcome) };
+        let run = || unsafe { self.run(origin, &decoded, &outcome) };
         let _ = catch_unwind(AssertUnwindSafe(run));
         outcome.get()
     }
@@ -424,7 +425,7 @@ impl Engine {
     unsafe fn run<'a>(
         &'static self,
         origin: &Origin,
-        decoded: impl FnOnce() -> Option<Decoded<'a>>,
+        decoded: impl Fn() -> Option<Decoded<'a>>,
         outcome: &Cell<u32>,
     ) {
         // SAFETY: null or the shim's table, alive during the call.
@@ -443,6 +444,14 @@ impl Engine {
         let mut plan = self.plan(&shape, cpu_threads);
         if learn::is_nested() {
             plan.timed = None;
+        }
+        if self.setup.settings.mode == Mode::Verify {
+            // Of nested calls the outer one is verified.
+            if !learn::is_nested() {
+                // SAFETY: forwarded.
+                unsafe { self.verify(origin, &plan, (shape, call), decoded, outcome) };
+            }
+            return;
         }
         let began = Instant::now();
         if let Some(device) = plan.device {
@@ -502,6 +511,72 @@ impl Engine {
             let mut record = self.record(origin, &shape, &plan, cpu_threads);
             record.seconds = seconds;
             self.log.call(&record);
+        }
+    }
+
+    /// Runs a call on both sides. The caller's memory has the CPU's result.
+    ///
+    /// # Safety
+    /// As for [`Engine::guard`]; `call` is what `decoded` gave first.
+    unsafe fn verify<'a>(
+        &'static self,
+        origin: &Origin,
+        plan: &Plan<'_>,
+        (shape, call): (Shape, Result<Call<'a>, Failure>),
+        decoded: impl Fn() -> Option<Decoded<'a>>,
+        outcome: &Cell<u32>,
+    ) {
+        // SAFETY: null or the shim's table, alive during the call.
+        let host = unsafe { origin.host.as_ref() };
+        let skipped = |why: &Failure| Finding::Skipped(why.to_string());
+        let copies = match (plan.device, &call) {
+            (None, _) => {
+                let why = plan.detail.as_deref().unwrap_or(plan.reason);
+                Err(Finding::Skipped(why.to_owned()))
+            }
+            (_, Err(why)) => Err(skipped(why)),
+            (Some(device), Ok(call)) => Copies::of(call)
+                .ok_or_else(|| Finding::Skipped("no memory for copies".to_owned()))
+                .and_then(|mut copies| {
+                    if let Some(mut twin) = copies.twin(call) {
+                        let ran = self.on_gpu(device, &mut twin, &plan.prediction, host);
+                        ran.map_err(|failure| {
+                            self.note_failure(&failure);
+                            skipped(&failure)
+                        })?;
+                    }
+                    Ok(copies)
+                }),
+        };
+        // No view of the caller's memory while the CPU routine writes to it.
+        drop(call);
+        let routine = CpuRoutine::enter();
+        let began = Instant::now();
+        // SAFETY: the shim's own callback and frame, called once, on the caller's thread.
+        unsafe { (origin.cpu)(origin.frame) };
+        let seconds = began.elapsed().as_secs_f64();
+        drop(routine);
+        outcome.set(OUTCOME_DONE);
+        let finding = copies.map_or_else(
+            |skipped| skipped,
+            |copies| match decoded().map(|decoded| decoded.call) {
+                // SAFETY: the call is in progress, and its routine has returned.
+                _ if !unsafe { origin.succeeded() } => Finding::Measures(vec![Measure {
+                    name: "info",
+                    gpu: f64::MAX,
+                    cpu: None,
+                }]),
+                Some(Ok(call)) => copies.compare(&call),
+                _ => Finding::Skipped("the operands changed".to_owned()),
+            },
+        );
+        if self.log.wants_calls() {
+            let threads = host.map_or(0, |host| (host.cpu_threads)());
+            let mut record = self.record(origin, &shape, plan, threads.try_into().unwrap_or(0));
+            record.seconds = seconds;
+            record.reason = "verified";
+            self.log.call(&record);
+            self.log.verified(&record, &finding);
         }
     }
 
@@ -566,7 +641,9 @@ impl Engine {
                 waited_s = self.start.wait(START_LIMIT);
             }
             let plan = match self.start.state() {
-                State::Ready(device) if settings.mode == Mode::Force => Plan::forced(device),
+                State::Ready(device) if matches!(settings.mode, Mode::Force | Mode::Verify) => {
+                    Plan::forced(device)
+                }
                 State::Ready(device) => {
                     // Nothing but the call counts, so that each run decides alike.
                     let situation = Situation {

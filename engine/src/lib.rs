@@ -18,6 +18,7 @@ pub mod measure;
 pub mod os;
 mod process;
 mod start;
+pub mod verify;
 
 pub use engine::{Engine, Setup, Starter};
 pub use process::Slot;

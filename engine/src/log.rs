@@ -7,11 +7,14 @@
 //! A log file that ends in `.jsonl` gets one object a line; every object has `event` and `pid`.
 //! - `start`: `seconds`, `device`, `profile` (its path, or "estimate"); or `start-failed`: `reason`.
 //! - `call` (from level decisions on): see [`CallRecord`].
+//! - `verified` (mode verify, from level decisions on, after its `call`): `routine`, `m`, `n`, `k`, and `measures`
+//!   (`name`, `gpu`, `cpu`; see `verify`) or `skipped` (why).
 //! - `summary` (at exit, one a routine): see [`RoutineStats`] and `routine`.
 //! - `process` (at exit): `mode`, `level`, `gpu` (what became of it).
 
 use crate::config::LogLevel;
 use crate::os;
+use crate::verify::Finding;
 use call::Timing;
 use core::fmt::Write as _;
 use parking_lot::Mutex;
@@ -248,6 +251,50 @@ impl Log {
         if self.level >= LogLevel::Decisions {
             self.write("call", record, || call_line(record));
         }
+    }
+
+    /// What a call on both sides has shown.
+    pub fn verified(&self, record: &CallRecord, finding: &Finding) {
+        if self.level < LogLevel::Decisions {
+            return;
+        }
+        #[derive(Serialize)]
+        struct Verified<'a> {
+            routine: &'a str,
+            m: u64,
+            n: u64,
+            k: u64,
+            #[serde(flatten)]
+            finding: &'a Finding,
+        }
+        let CallRecord {
+            ref routine,
+            m,
+            n,
+            k,
+            ..
+        } = *record;
+        let body = Verified {
+            routine,
+            m,
+            n,
+            k,
+            finding,
+        };
+        self.write("verified", &body, || {
+            let text = match finding {
+                Finding::Skipped(why) => format!("not verified: {why}"),
+                Finding::Measures(measures) => measures
+                    .iter()
+                    .map(|m| match m.cpu {
+                        Some(cpu) => format!("{} {:.2} (CPU {cpu:.2})", m.name, m.gpu),
+                        None => format!("{} {:.2}", m.name, m.gpu),
+                    })
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            };
+            format!("{routine} m={m} n={n} k={k}: {text}")
+        });
     }
 
     /// The GPU is ready.

@@ -212,9 +212,7 @@ impl CpuLibrary {
                 .as_ref()
                 .ok_or("there is no liblapack.so.3 beside libblas.so.3")?,
         };
-        let symbol = library.symbol(&format!("{name}_"))?;
-        // SAFETY: see `Fortran`; the symbol is a function, since the table names it.
-        let routine = unsafe { core::mem::transmute::<*mut c_void, Fortran>(symbol) };
+        let routine = library.symbol(&format!("{name}_"))?;
         let call = |operands: &mut Operands| -> Result<f64, String> {
             operands.restore();
             let words = operands.words();
@@ -239,10 +237,11 @@ impl CpuLibrary {
 }
 
 /// # Safety
-/// The words are those of a call of the routine.
-unsafe fn invoke(routine: Fortran, w: &[usize; MAX_WORDS]) {
-    // SAFETY: forwarded.
+/// The words are those of a call of the routine, which is a function of BLAS or LAPACK.
+pub(crate) unsafe fn invoke(routine: *mut c_void, w: &[usize; MAX_WORDS]) {
+    // SAFETY: see `Fortran`; forwarded.
     unsafe {
+        let routine = core::mem::transmute::<*mut c_void, Fortran>(routine);
         routine(
             w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13],
             w[14], w[15], w[16], w[17], w[18], w[19], w[20], w[21], w[22], w[23], w[24], w[25],

@@ -136,7 +136,7 @@ fn nothing_is_printed_unless_asked() {
 #[test]
 fn a_bad_variable_is_reported_once() {
     let home = Home::new("variable");
-    let accepted = "auto, off, force or deterministic";
+    let accepted = "auto, off, force, deterministic or verify";
     one_line(
         &home.stderr(&[("GPU_OFFLOAD", "on")]),
         &["GPU_OFFLOAD", "\"on\"", accepted],
@@ -153,7 +153,11 @@ fn a_bad_configuration_file_is_reported_once_with_its_line() {
     home.write(CONFIG, "level = 5\n\nmode = \"fast\"\n");
     one_line(
         &home.stderr(&[]),
-        &["config.toml", "line 3", "auto, off, force or deterministic"],
+        &[
+            "config.toml",
+            "line 3",
+            "auto, off, force, deterministic or verify",
+        ],
     );
     let path = home.write(CONFIG, "mode = \"force\"\n");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("chmod");

@@ -8,15 +8,13 @@ use super::Report;
 use super::limits::Limits;
 use super::process::{Loaded, add, threads};
 use crate::prefix;
-use crate::run::audit;
+use crate::run::{audit, not_started, shell_status};
 use anyhow::{Context, Result};
 use loader_hook::LIST_VARIABLE;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,28 +22,17 @@ use std::process::Command;
 pub fn observe(command: &[OsString]) -> Result<(Report, u8)> {
     let (program, rest) = command.split_first().context("no command")?;
     let list = List::new()?;
-    let started = Command::new(program)
+    let mut started = Command::new(program);
+    started
         .args(rest)
         .env(
             "LD_AUDIT",
             audit(&prefix::hook()?, std::env::var_os("LD_AUDIT")),
         )
-        .env(LIST_VARIABLE, &list.0)
-        .status();
-    let status = match started {
+        .env(LIST_VARIABLE, &list.0);
+    let status = match started.status() {
         Ok(status) => status,
-        Err(error) => {
-            eprintln!(
-                "gpu-offload: {}: {error}; accepted: a program in the PATH or the path of one",
-                Path::new(program).display()
-            );
-            let status = if error.kind() == ErrorKind::NotFound {
-                127
-            } else {
-                126
-            };
-            return Ok((Report::default(), status));
-        }
+        Err(error) => return Ok((Report::default(), not_started(&started, &error))),
     };
     let text = fs::read(&list.0).with_context(|| format!("cannot read {}", list.0.display()))?;
     let mut report = judged(&String::from_utf8_lossy(&text));
@@ -54,12 +41,9 @@ pub fn observe(command: &[OsString]) -> Result<(Report, u8)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let limits = Limits::of(Path::new("/proc/self"), Path::new("/sys/fs/cgroup"));
     threads(&mut report, limits, variables.collect());
-    let code = status
-        .code()
-        .or_else(|| Some(128 + status.signal()?))
-        .unwrap_or(1);
-    report.status = Some(code);
-    Ok((report, u8::try_from(code).unwrap_or(1)))
+    let code = shell_status(status);
+    report.status = Some(code.into());
+    Ok((report, code))
 }
 
 /// The file for the list, removed at the end.

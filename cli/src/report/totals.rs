@@ -243,7 +243,7 @@ impl Report {
                         .filter_map(|key| told.remove(key))
                         .for_each(&mut count);
                 }
-                Event::Other => {}
+                Event::Verified(_) | Event::Other => {}
             }
         }
         told.into_values().for_each(&mut count);

@@ -9,7 +9,7 @@ use routines::{
 };
 
 /// The most arguments of a routed routine, hidden string lengths included (heevr: 23 and 3).
-pub(super) const MAX_WORDS: usize = 32;
+pub(crate) const MAX_WORDS: usize = 32;
 
 /// A call to be measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -357,7 +357,7 @@ impl Operands {
     }
 
     /// Puts back what the last run has overwritten.
-    pub(super) fn restore(&mut self) {
+    pub(crate) fn restore(&mut self) {
         for buffer in &mut self.buffers {
             if let Some(kept) = &buffer.kept {
                 buffer.words.copy_from_slice(kept);
@@ -381,12 +381,12 @@ impl Operands {
     }
 
     /// True if the routine has to be asked for its workspaces before it runs.
-    pub(super) fn must_ask(&self) -> bool {
+    pub(crate) fn must_ask(&self) -> bool {
         !self.asked().is_empty()
     }
 
     /// Takes the lengths that a query has left in the workspaces' first elements.
-    pub(super) fn take_answer(&mut self) -> Option<()> {
+    pub(crate) fn take_answer(&mut self) -> Option<()> {
         let precision = self.subject.precision;
         let args = self.subject.family().args_of(precision);
         for (buffer, length) in self.asked() {
@@ -418,7 +418,7 @@ impl Operands {
     }
 
     /// LAPACK's info of the last run; 0 for BLAS.
-    pub(super) fn info(&self) -> i64 {
+    pub(crate) fn info(&self) -> i64 {
         match (self.subject.family().library, self.arguments.last()) {
             (Library::Lapack, Some(Argument::Integer(info))) => *info,
             _ => 0,
@@ -427,7 +427,7 @@ impl Operands {
 
     /// The addresses of the arguments in Fortran's order, then 1 for each string length. What the addresses
     /// lead to is this object's own and stays where it is while it is borrowed.
-    pub(super) fn words(&mut self) -> [usize; MAX_WORDS] {
+    pub(crate) fn words(&mut self) -> [usize; MAX_WORDS] {
         let mut words = [1; MAX_WORDS];
         let Self {
             arguments, buffers, ..
@@ -465,7 +465,7 @@ impl Operands {
     }
 
     /// The call as a shim hands it to the engine, of a level-3 routine.
-    pub(super) fn level3(&mut self) -> RoutedCall {
+    pub(crate) fn level3(&mut self) -> RoutedCall {
         let subject = self.subject;
         let options = subject.options();
         let letter = |name: &str| options.letter(name);
@@ -505,7 +505,7 @@ impl Operands {
     }
 
     /// The same of a routine of LAPACK.
-    pub(super) fn lapack(&mut self) -> RoutedLapack {
+    pub(crate) fn lapack(&mut self) -> RoutedLapack {
         let subject = self.subject;
         let mut matrices = [RawMatrix {
             data: core::ptr::null_mut(),

@@ -28,6 +28,8 @@ pub struct Script {
     pub commit_failure: Mutex<Option<Failure>>,
     pub panic_in_compute: AtomicBool,
     pub panic_in_commit: AtomicBool,
+    /// Adds 1 to the result's first element.
+    pub is_wrong: AtomicBool,
     pub start_failure: Mutex<Option<StartFailure>>,
     pub panic_in_start: AtomicBool,
     pub start_takes_ms: AtomicU64,
@@ -68,7 +70,10 @@ impl Backend for Mock {
             Call::Level3(g) => g,
             Call::Lapack(g) => return self.lapack(g),
         };
-        let result = reference::result(g);
+        let mut result = reference::result(g);
+        if s.is_wrong.load(Ordering::SeqCst) {
+            result[0][0] += 1.0;
+        }
         let failure = s.commit_failure.lock().expect("lock").clone();
         if failure.is_some() && g.beta.is_zero() {
             let rubbish = reference::to_bytes([f64::NAN; 2], g.precision);
@@ -331,7 +336,9 @@ impl Problem {
 
     fn compute(&mut self) {
         std::thread::sleep(self.cpu_takes);
-        self.c = self.right();
+        // In place: the engine may look at it afterwards.
+        let right = self.right();
+        self.c.copy_from_slice(&right);
         self.cpu_runs += 1;
     }
 

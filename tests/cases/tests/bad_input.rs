@@ -57,7 +57,7 @@ fn a_variable_that_is_not_understood() {
         (
             "GPU_OFFLOAD",
             "sometimes",
-            "auto, off, force or deterministic",
+            "auto, off, force, deterministic or verify",
         ),
         ("GPU_OFFLOAD_LEVEL", "11", "from 1"),
         ("GPU_OFFLOAD_THRESHOLD", "-4", "0 or more"),
@@ -101,7 +101,7 @@ fn a_variable_that_is_not_understood_by_a_program_of_small_calls() {
         (
             "GPU_OFFLOAD",
             "sometimes",
-            "auto, off, force or deterministic",
+            "auto, off, force, deterministic or verify",
         ),
         ("GPU_OFFLOAD_THRESHOLD", "-4", "0 or more"),
         ("GPU_OFFLOAD_THRESHOLD", "many", "0 or more"),
