@@ -2,8 +2,8 @@
 //! lengths (cases F3, F5, F6). CPU route.
 
 use cases::{Program, baseline, compile_with, exported_names, names_in, ours, scratch, workspace};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn symbol_list(name: &str) -> Vec<String> {
@@ -82,6 +82,150 @@ fn liblapack_exports_the_committed_list_and_nothing_else() {
         "liblapack.so.3",
         workspace().join("lapack-shim/exports.txt"),
     );
+}
+
+/// Functions that a library exports: their addresses and sizes in bytes.
+fn functions(library: &Path) -> BTreeMap<String, (u64, u64)> {
+    let out = Command::new("nm")
+        .args(["-DS", "--defined-only", "--without-symbol-versions"])
+        .arg(library)
+        .output()
+        .expect("nm");
+    assert!(out.status.success(), "nm refused {}", library.display());
+    let number = |text: &str| u64::from_str_radix(text, 16).expect("a hexadecimal number");
+    String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let &[address, bytes, kind, name] = words.as_slice() else {
+                return None;
+            };
+            "TWi"
+                .contains(kind)
+                .then(|| (name.to_owned(), (number(address), number(bytes))))
+        })
+        .collect()
+}
+
+/// OpenBLAS's own kernels of LAPACK, which live in libblas under private names.
+fn kernels() -> BTreeSet<String> {
+    let names = exported_names(&ours().join("libblas.so.3"));
+    names
+        .iter()
+        .filter_map(|name| name.strip_prefix(PRIVATE_PREFIX))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The archive's crash on small matrices (blas-shim/src/batch.rs).
+const REPLACED: &[&str] = &[
+    "cblas_sgemm_batch",
+    "cblas_dgemm_batch",
+    "cblas_cgemm_batch",
+    "cblas_zgemm_batch",
+];
+
+/// No stub and no jump: what is not routed costs nothing. A function of the archive is known by its size.
+#[test]
+fn functions_without_a_gpu_path_are_the_archives_own() {
+    let archive = functions(&baseline().join("libblas.so.3"));
+    let routed: BTreeSet<String> = routines::routed_symbols().into_iter().collect();
+    let kernels = kernels();
+    assert!(kernels.len() > 40, "blind: {} kernels", kernels.len());
+    for (library, at_least) in [("libblas.so.3", 300), ("liblapack.so.3", 1800)] {
+        let is_lapack = library == "liblapack.so.3";
+        let (mut same, mut other) = (0, Vec::new());
+        for (name, (_, bytes)) in functions(&ours().join(library)) {
+            // What the archive lacks can be nothing but ours.
+            let Some((_, archives_bytes)) = archive.get(&name) else {
+                continue;
+            };
+            let is_ours = routed.contains(&name)
+                || REPLACED.contains(&name.as_str())
+                || (is_lapack && kernels.contains(&name));
+            if is_ours {
+                assert_ne!(
+                    bytes, *archives_bytes,
+                    "{name}: sizes tell nothing about it"
+                );
+            } else if bytes == *archives_bytes {
+                same += 1;
+            } else {
+                other.push(name);
+            }
+        }
+        assert!(other.is_empty(), "{library}: not the archive's: {other:?}");
+        assert!(
+            same >= at_least,
+            "{library}: only {same} functions compared"
+        );
+    }
+}
+
+/// Instructions from the beginning of each function to its first jump that is always taken, that jump included.
+/// Branches before it lead out of this stretch or skip a part of it.
+fn instructions_to_the_jump(library: &Path, names: &[String]) -> BTreeMap<String, usize> {
+    let all = functions(library);
+    let wanted: BTreeMap<&String, (u64, u64)> = names
+        .iter()
+        .filter_map(|name| Some((name, *all.get(name)?)))
+        .collect();
+    let begin = wanted.values().map(|(at, _)| *at).min();
+    let end = wanted.values().map(|(at, bytes)| at + bytes).max();
+    let out = Command::new("objdump")
+        .args(["-d", "--no-show-raw-insn"])
+        .arg(format!("--start-address={:#x}", begin.expect("functions")))
+        .arg(format!("--stop-address={:#x}", end.expect("functions")))
+        .arg(library)
+        .output()
+        .expect("objdump");
+    assert!(
+        out.status.success(),
+        "objdump refused {}",
+        library.display()
+    );
+    let code: BTreeMap<u64, String> = String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .filter_map(|line| {
+            let (address, instruction) = line.trim_start().split_once(":\t")?;
+            let word = instruction.split_whitespace().next()?;
+            Some((u64::from_str_radix(address, 16).ok()?, word.to_owned()))
+        })
+        .collect();
+    let length = |(at, bytes): (u64, u64)| {
+        let mut words = code.range(at..at + bytes).map(|(_, word)| word);
+        words
+            .position(|word| word == "jmp")
+            .map(|before| before + 1)
+    };
+    wanted
+        .into_iter()
+        .map(|(name, place)| {
+            let length = length(place).unwrap_or_else(|| panic!("{name} does not jump"));
+            (name.clone(), length)
+        })
+        .collect()
+}
+
+/// What stands before OpenBLAS's routine where a call stays on the CPU, for every symbol with a GPU path. `cargo
+/// xtask bench overhead` counts what is executed, for some.
+#[test]
+fn a_call_below_the_threshold_passes_at_most_20_instructions() {
+    let routed = routines::routed_symbols();
+    let kernels = kernels();
+    let in_blas = instructions_to_the_jump(&ours().join("libblas.so.3"), &routed);
+    let mut in_lapack = instructions_to_the_jump(&ours().join("liblapack.so.3"), &routed);
+    for (name, instructions) in &mut in_lapack {
+        // The stub is followed by the jump to the kernel in libblas.
+        *instructions += usize::from(kernels.contains(name));
+    }
+    assert_eq!(in_blas.len() + in_lapack.len(), routed.len());
+    for (name, instructions) in in_blas.iter().chain(&in_lapack) {
+        assert!(
+            (10..=20).contains(instructions),
+            "{name}: {instructions} instructions"
+        );
+    }
 }
 
 /// The newest glibc whose symbol versions a library may need: Ubuntu 22.04 has 2.35.
