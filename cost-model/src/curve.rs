@@ -40,9 +40,9 @@ impl Curve {
         (!points.is_empty()).then_some(Self { points, below })
     }
 
-    /// The largest size that was measured.
-    pub(crate) fn largest(&self) -> f64 {
-        self.points[self.points.len() - 1].0.exp()
+    /// Logarithm of the largest size that was measured.
+    pub(crate) fn largest_ln(&self) -> f64 {
+        self.points[self.points.len() - 1].0
     }
 
     /// Predicted time of `size`; beyond the largest sample its rate stays.
@@ -50,10 +50,14 @@ impl Curve {
         if size < 1.0 {
             return 0.0;
         }
-        let x = size.ln();
+        self.ln_time(size.ln()).exp()
+    }
+
+    /// Logarithm of the predicted time over that of the size.
+    pub(crate) fn ln_time(&self, x: f64) -> f64 {
         let first = self.points[0];
         let last = self.points[self.points.len() - 1];
-        let y = if x <= first.0 {
+        if x <= first.0 {
             match self.below {
                 Below::Proportional => first.1 + (x - first.0),
                 Below::Constant => first.1,
@@ -64,8 +68,7 @@ impl Curve {
             let right = self.points.partition_point(|p| p.0 <= x);
             let (p, q) = (self.points[right - 1], self.points[right]);
             p.1 + (q.1 - p.1) * (x - p.0) / (q.0 - p.0)
-        };
-        y.exp()
+        }
     }
 }
 
@@ -93,28 +96,33 @@ impl Thin {
         (!slices.is_empty()).then_some(Self { slices })
     }
 
-    /// A lower bound of the time of a call whose big operand has `elems` elements: between the
+    /// Logarithm of a lower bound of the time of a call whose big operand has `e^elems` elements: between the
     /// slices by the small dimension, never above the thickest slice.
-    pub(crate) fn time_s(&self, small: f64, elems: f64) -> f64 {
-        if small < 1.0 {
-            return 0.0;
-        }
-        let x = small.ln();
+    fn ln_time(&self, small: f64, elems: f64) -> f64 {
         let mut below: Option<(f64, f64)> = None;
-        for (slice_x, curve) in &self.slices {
-            let floor = below.map_or(0.0, |b| b.1);
-            let here = (*slice_x, curve.time_s(elems).max(floor));
-            if x <= here.0 {
+        for (slice, curve) in &self.slices {
+            let floor = below.map_or(f64::NEG_INFINITY, |b| b.1);
+            let here = (*slice, curve.ln_time(elems).max(floor));
+            if small <= here.0 {
                 let Some(left) = below else { return here.1 };
-                if left.1 <= 0.0 {
-                    return here.1;
-                }
-                let share = (x - left.0) / (here.0 - left.0);
-                return left.1 * (here.1 / left.1).powf(share);
+                let share = (small - left.0) / (here.0 - left.0);
+                return left.1 + share * (here.1 - left.1);
             }
             below = Some(here);
         }
-        below.map_or(0.0, |b| b.1)
+        below.map_or(f64::NEG_INFINITY, |b| b.1)
+    }
+}
+
+/// Logarithms of a product's m, n, k, none of which is 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LnSizes([f64; 3]);
+
+impl LnSizes {
+    /// `None` for a product without work.
+    pub(crate) fn of(sizes: [f64; 3]) -> Option<Self> {
+        let [m, n, k] = sizes;
+        (m >= 1.0 && n >= 1.0 && k >= 1.0).then(|| Self([m.ln(), n.ln(), k.ln()]))
     }
 }
 
@@ -126,10 +134,10 @@ pub(crate) struct GemmCurves {
     thin_m: Option<Thin>,
     thin_n: Option<Thin>,
     thin_k: Option<Thin>,
-    /// All times are multiplied by this (1 unless derived from another precision).
-    factor: f64,
-    /// The thin shapes' times besides by this (1 unless they are another family's).
-    thin_factor: f64,
+    /// Logarithm of what all times are multiplied by (0 unless derived from another precision).
+    ln_factor: f64,
+    /// The same of the thin shapes' times besides (0 unless they are another family's).
+    ln_thin_factor: f64,
 }
 
 impl GemmCurves {
@@ -153,8 +161,8 @@ impl GemmCurves {
             thin_m: Thin::new(&thin[0], below),
             thin_n: Thin::new(&thin[1], below),
             thin_k: Thin::new(&thin[2], below),
-            factor: 1.0,
-            thin_factor: 1.0,
+            ln_factor: 0.0,
+            ln_thin_factor: 0.0,
         })
     }
 
@@ -168,8 +176,8 @@ impl GemmCurves {
     ) -> Option<Self> {
         Some(Self {
             cube: Curve::new(cubes, below)?,
-            factor: 1.0,
-            thin_factor: self.thin_factor * self.factor * share,
+            ln_factor: 0.0,
+            ln_thin_factor: self.ln_thin_factor + self.ln_factor + share.ln(),
             ..self.clone()
         })
     }
@@ -177,20 +185,31 @@ impl GemmCurves {
     /// The same curves with every time multiplied.
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         Self {
-            factor: self.factor * factor,
+            ln_factor: self.ln_factor + factor.ln(),
             ..self.clone()
         }
     }
 
     /// Predicted time.
     pub(crate) fn time_s(&self, m: f64, n: f64, k: f64) -> f64 {
+        LnSizes::of([m, n, k]).map_or(0.0, |sizes| self.ln_time(&sizes).exp())
+    }
+
+    /// Logarithm of the predicted time.
+    pub(crate) fn ln_time(&self, sizes: &LnSizes) -> f64 {
+        let LnSizes([m, n, k]) = *sizes;
         let thin = |t: &Option<Thin>, small: f64, elems: f64| {
-            t.as_ref().map_or(0.0, |t| t.time_s(small, elems))
+            t.as_ref()
+                .map_or(f64::NEG_INFINITY, |t| t.ln_time(small, elems))
         };
-        let thinnest = thin(&self.thin_m, m, n * k)
-            .max(thin(&self.thin_n, n, m * k))
-            .max(thin(&self.thin_k, k, m * n));
-        self.factor * self.cube.time_s(m * n * k).max(self.thin_factor * thinnest)
+        let thinnest = thin(&self.thin_m, m, n + k)
+            .max(thin(&self.thin_n, n, m + k))
+            .max(thin(&self.thin_k, k, m + n));
+        self.ln_factor
+            + self
+                .cube
+                .ln_time(m + n + k)
+                .max(self.ln_thin_factor + thinnest)
     }
 }
 

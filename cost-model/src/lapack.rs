@@ -5,16 +5,26 @@
 
 use crate::curve::{Below, Curve, GemmCurves};
 use crate::profile::{SLOTS, Sample, index, routine, slot};
-use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, family};
+use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, families, family};
 
 /// What the first call of LAPACK on the GPU takes in a process, besides the GPU's start: cuSOLVER is loaded and gets a
 /// handle. With its file in memory that took 0.04 s (dpotrf n = 6000 after products, H200 machine, 2026-12-02), read from
 /// the disk up to 0.2.
 pub const SOLVER_START_S: f64 = 0.1;
 
+/// Which of a routine's option letters are job options.
+fn job_letters(op: Op, precision: Precision) -> [bool; 4] {
+    let mut is_job = [false; 4];
+    for (to, from) in is_job.iter_mut().zip(jobs(family(op), precision)) {
+        *to = from;
+    }
+    is_job
+}
+
 /// Whether a call computes vectors, in families where a job option says so; others always count as `true`.
-pub(crate) fn has_vectors(op: Op, precision: Precision, letters: [u8; 4]) -> bool {
-    let mut jobs = jobs(family(op), precision)
+fn has_vectors(is_job: [bool; 4], letters: [u8; 4]) -> bool {
+    let mut jobs = is_job
+        .into_iter()
         .zip(letters)
         .filter(|(is_job, letter)| *is_job && *letter != 0)
         .peekable();
@@ -168,6 +178,8 @@ pub(crate) struct LapackCurves {
     side: SideOf,
     /// By family, precision and job.
     curves: Vec<Option<Curve>>,
+    /// By family and precision, what [`job_letters`] says: each decision asks.
+    job_letters: Vec<[bool; 4]>,
 }
 
 /// Place of a routine with or without vectors among all.
@@ -223,8 +235,15 @@ impl LapackCurves {
                     .collect();
             }
         }
+        let mut is_job = vec![[false; 4]; SLOTS];
+        for family in families().filter(|f| f.library == Library::Lapack) {
+            for (precision, _) in family.routines() {
+                is_job[slot(family.op, precision)] = job_letters(family.op, precision);
+            }
+        }
         Self {
             side,
+            job_letters: is_job,
             curves: points.into_iter().map(|p| Curve::new(p, below)).collect(),
         }
     }
@@ -235,22 +254,26 @@ impl LapackCurves {
             // The device has no left vectors.
             return None;
         }
-        let vectors = has_vectors(shape.op, shape.precision, shape.letters);
+        let is_job = self.job_letters[slot(shape.op, shape.precision)];
+        let vectors = has_vectors(is_job, shape.letters);
         let curve = |vectors| self.curves[place(shape.op, shape.precision, vectors)].as_ref();
         let x = shape.flops();
         if let Some(curve) = curve(vectors) {
             let same_rate_s = curve.time_s(x);
-            let beyond = x / curve.largest();
-            return Some(match self.guess_s(shape, gemm, vectors) {
-                Some(guess_s) if beyond > 1.0 => {
-                    // Rates grow with the size, and a short calibration measures small ones: with 16 threads dgesv
-                    // n = 6000 took 0.35 s where its rate at the largest sample said 4.5 (2026-12-02).
-                    let trust = (beyond.ln() / FAR.ln()).min(1.0);
-                    let apart = (guess_s / same_rate_s).ln().clamp(-MOST_APART, MOST_APART);
-                    same_rate_s * (trust * apart).exp()
-                }
-                _ => same_rate_s,
-            });
+            let beyond = x.max(1.0).ln() - curve.largest_ln();
+            if beyond <= 0.0 {
+                return Some(same_rate_s);
+            }
+            return Some(
+                self.guess_s(shape, gemm, vectors)
+                    .map_or(same_rate_s, |guess_s| {
+                        // Rates grow with the size, and a short calibration measures small ones: with 16 threads dgesv
+                        // n = 6000 took 0.35 s where its rate at the largest sample said 4.5 (2026-12-02).
+                        let trust = (beyond / FAR.ln()).min(1.0);
+                        let apart = (guess_s / same_rate_s).ln().clamp(-MOST_APART, MOST_APART);
+                        same_rate_s * (trust * apart).exp()
+                    }),
+            );
         }
         if let Some(other) = curve(!vectors) {
             let factor = match (self.side, vectors) {
@@ -347,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_call_has_vectors_unless_every_job_letter_says_no() {
-        let has = |op, text| has_vectors(op, Precision::D, option_letters(text));
+        let has = |op, text| has_vectors(job_letters(op, Precision::D), option_letters(text));
         assert!(has(Op::Syevd, "VL") && !has(Op::Syevd, "NL"));
         assert!(has(Op::Gesvd, "NS") && has(Op::Gesdd, "O") && !has(Op::Gesvd, "NN"));
         assert!(has(Op::Potrf, "L"), "no job option");

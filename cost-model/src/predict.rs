@@ -1,5 +1,6 @@
 //! Predicted time of one call on either side, term by term.
 
+use crate::curve::{GemmCurves, LnSizes};
 use crate::{Correction, Profile};
 use routines::{Library, Op, Shape, family};
 
@@ -151,8 +152,9 @@ pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Optio
     };
     let t = profile.transfers();
     let o = profile.overheads();
-    let in_bytes = (shape.bytes_in() - situation.resident_in_bytes as f64).max(0.0);
-    let (upload_s, download_s) = profile.transfer_s(in_bytes, shape.bytes_out());
+    let (in_bytes, out_bytes) = shape.bytes();
+    let in_bytes = (in_bytes - situation.resident_in_bytes as f64).max(0.0);
+    let (upload_s, download_s) = profile.transfer_s(in_bytes, out_bytes);
     // Nothing of LAPACK's operands moves while its kernels run.
     let overlap = if lapack { 0.0 } else { o.overlap };
     let threads = thread_factor(profile.cpu_threads(), situation.cpu_threads);
@@ -172,13 +174,19 @@ pub fn predict(profile: &Profile, shape: &Shape, situation: &Situation) -> Optio
 /// Times of a level-3 call without copies: CPU and GPU.
 fn level3_s(profile: &Profile, shape: &Shape) -> Option<(f64, f64)> {
     let factors = factors(shape.op)?;
-    let [m, n, k] = shape.product().map(|size| size as f64);
+    let Some(sizes) = LnSizes::of(shape.product().map(|size| size as f64)) else {
+        return Some((0.0, 0.0));
+    };
     let cpu = profile.cpu_curves(shape.precision);
     let gpu = profile.gpu_curves(shape.precision);
     let (own_cpu, own_gpu) = profile.family_curves(shape.op, shape.precision);
+    let time_s = |own: Option<&GemmCurves>, product: &GemmCurves, factor: f64| match own {
+        Some(own) => own.ln_time(&sizes).exp(),
+        None => factor * product.ln_time(&sizes).exp(),
+    };
     Some((
-        own_cpu.map_or_else(|| factors.cpu * cpu.time_s(m, n, k), |c| c.time_s(m, n, k)),
-        own_gpu.map_or_else(|| factors.gpu * gpu.time_s(m, n, k), |c| c.time_s(m, n, k)),
+        time_s(own_cpu, cpu, factors.cpu),
+        time_s(own_gpu, gpu, factors.gpu),
     ))
 }
 

@@ -453,8 +453,8 @@ impl Engine {
             }
             return;
         }
-        let began = Instant::now();
         if let Some(device) = plan.device {
+            let began = Instant::now();
             let learning = self.learning.as_ref();
             let turn = learning.map(Learning::enter_gpu);
             let ran = match &mut call {

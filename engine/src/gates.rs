@@ -27,9 +27,25 @@ struct Told {
 /// told everything at each of its calls.
 const REMEMBERED: usize = 4;
 
+/// Codes of families are below this.
+const CODES: usize = 64;
+
+/// Place of a routine among all, routed or not.
+fn slot(op: Op, precision: Precision) -> usize {
+    let precision = match precision {
+        Precision::S => 0,
+        Precision::D => 1,
+        Precision::C => 2,
+        Precision::Z => 3,
+    };
+    op as usize * 4 + precision
+}
+
 /// All thresholds.
 pub(crate) struct Gates {
     gates: Vec<Gate>,
+    /// By [`slot`], where a routine's gate is: each heavy call of LAPACK asks.
+    places: [Option<u16>; 4 * CODES],
     /// Counts changes, from 1.
     generation: AtomicU64,
     told: [Told; REMEMBERED],
@@ -44,8 +60,14 @@ impl Gates {
             flops_per_work: family.flops_per_work(precision),
             work: AtomicU64::new(DEFAULT_THRESHOLD_WORK),
         };
+        let gates: Vec<Gate> = routed().map(gate).collect();
+        let mut places = [None; 4 * CODES];
+        for (i, gate) in (0..).zip(&gates) {
+            places[slot(gate.op, gate.precision)] = Some(i);
+        }
         Self {
-            gates: routed().map(gate).collect(),
+            gates,
+            places,
             generation: AtomicU64::new(1),
             told: Default::default(),
         }
@@ -62,11 +84,9 @@ impl Gates {
 
     /// One routine's threshold; out of reach for a routine that is not routed.
     pub(crate) fn work(&self, op: Op, precision: Precision) -> u64 {
-        let gate = self
-            .gates
-            .iter()
-            .find(|gate| gate.op == op && gate.precision == precision);
-        gate.map_or(u64::MAX, |gate| gate.work.load(Ordering::Relaxed))
+        self.places[slot(op, precision)].map_or(u64::MAX, |i| {
+            self.gates[usize::from(i)].work.load(Ordering::Relaxed)
+        })
     }
 
     /// Tells a shim every threshold.
@@ -163,10 +183,20 @@ mod tests {
         }
         gates.set(|op, precision, flops_per_work| {
             assert!(op != Op::Trsm || precision != Precision::Z || flops_per_work == 4.0);
-            op as u64
+            slot(op, precision) as u64
         });
+        for (family, precision, name) in routed() {
+            let work = slot(family.op, precision) as u64;
+            assert_eq!(gates.work(family.op, precision), work, "{name}");
+        }
+        assert_eq!(gates.work(Op::Symm, Precision::S), Op::Symm as u64 * 4);
+        assert_eq!(
+            gates.work(Op::Hemm, Precision::S),
+            u64::MAX,
+            "no such routine"
+        );
         assert_eq!(stores(&|| gates.publish_changes(&hosts[0])), all);
-        assert_eq!(LAST_TRSM.load(Ordering::Relaxed), Op::Trsm as u64);
+        assert_eq!(LAST_TRSM.load(Ordering::Relaxed), Op::Trsm as u64 * 4 + 3);
         assert_eq!(stores(&|| gates.publish_changes(&hosts[0])), 0);
     }
 }

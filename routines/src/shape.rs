@@ -84,17 +84,18 @@ impl Shape {
         family(self.op).flops.count(self.precision, &self.dims())
     }
 
+    /// Bytes that must reach the device, and bytes that must come back.
+    pub fn bytes(&self) -> (f64, f64) {
+        family(self.op).bytes(self.precision, &self.dims(), self.beta_zero)
+    }
+
     /// Bytes that must reach the device.
     pub fn bytes_in(&self) -> f64 {
-        family(self.op)
-            .bytes(self.precision, &self.dims(), self.beta_zero)
-            .0
+        self.bytes().0
     }
 
     /// Bytes that must come back.
     pub fn bytes_out(&self) -> f64 {
-        family(self.op)
-            .bytes(self.precision, &self.dims(), self.beta_zero)
-            .1
+        self.bytes().1
     }
 }

@@ -337,8 +337,27 @@ pub fn families() -> impl Iterator<Item = &'static Family> {
 /// # Panics
 /// If a family has no row; the table's own tests prove that none lacks it.
 pub fn family(op: Op) -> &'static Family {
-    families().find(|f| f.op == op).expect("every Op has a row")
+    BY_CODE[op as usize].expect("every Op has a row")
 }
+
+/// Codes of families are below this.
+const CODES: usize = 64;
+
+/// The rows by their families' codes: each heavy call asks for its row several times.
+static BY_CODE: [Option<&'static Family>; CODES] = {
+    let mut by_code = [None; CODES];
+    let tables = [BLAS3, lapack::FAMILIES];
+    let mut table = 0;
+    while table < tables.len() {
+        let mut row = 0;
+        while row < tables[table].len() {
+            by_code[tables[table][row].op as usize] = Some(&tables[table][row]);
+            row += 1;
+        }
+        table += 1;
+    }
+    by_code
+};
 
 /// Every routine whose calls pass the door, with its row. The order is that of the threshold words.
 pub fn routed() -> impl Iterator<Item = (&'static Family, Precision, String)> {
