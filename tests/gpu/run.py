@@ -298,6 +298,16 @@ def programs():
     row("whole programs with NumPy's wheels", "skipped" if skipped else done.returncode == 0, last)
 
 
+def verified():
+    """Every routine on both sides: see verify.py."""
+    command = [sys.executable, os.path.join(HERE, "verify.py"), "--prefix", options.prefix, "--threads", str(options.threads)]
+    sizes = ["--sim", options.sim, "--sizes", "40,60"] if options.sim else ["--sizes", "300,1000", "--large", "4000"]
+    done = run(command + sizes, dict(os.environ), deadline_s=4 * DEADLINE_S)
+    print(done.stdout)
+    last = done.stdout.splitlines()[-1] if done.stdout else last_words(done)
+    row("every routine on both sides, through SciPy", done.returncode == 0, last)
+
+
 def level3_ms(case, **variables):
     done = run([os.path.join(HERE, "level3")], environment(GPU_OFFLOAD="force", **variables), input=case + "\n")
     try:
@@ -417,6 +427,7 @@ PARTS = {
     "netlib-lapack": (netlib_lapack_programs,),
     "lapack-bench": (lapack_bench,),
     "lapack": (lapack_client,),
+    "verify": (verified,),
     "endurance": (endurance,),
     "programs": (programs,),
 }
