@@ -1,5 +1,5 @@
 //! Where this program is installed: DIR/bin/gpu-offload beside DIR/lib/libblas.so.3, or, by a
-//! distribution's package, beside the libraries' own folder below DIR/lib.
+//! package of Debian or conda, beside the libraries' own folder below DIR/lib.
 
 use crate::install::Ours;
 use anyhow::{Context, Result};
@@ -13,8 +13,8 @@ pub const LIBRARIES: [(&str, &str); 4] = [
     ("libgpu_offload.so.0", "the engine"),
 ];
 
-/// Debian's place for the libraries, below `lib`.
-const PACKAGED: &str = "x86_64-linux-gnu/gpu-offload";
+/// Where packages keep the libraries, below `lib`: Debian's and conda's.
+const PACKAGED: [&str; 2] = ["x86_64-linux-gnu/gpu-offload", "gpu-offload"];
 
 /// The library folder of this installation, symbolic links resolved.
 pub fn library_dir() -> Result<PathBuf> {
@@ -22,15 +22,19 @@ pub fn library_dir() -> Result<PathBuf> {
     let exe = exe
         .canonicalize()
         .with_context(|| format!("cannot resolve {}", exe.display()))?;
+    Ok(libraries_beside(&exe))
+}
+
+/// The library folder that belongs to the program `exe`.
+fn libraries_beside(exe: &Path) -> PathBuf {
     let prefix = exe.parent().and_then(Path::parent);
     let lib = prefix.unwrap_or(Path::new("/")).join("lib");
-    // A distribution's own libblas.so.3 may lie in `lib`; the engine is nobody else's.
-    let packaged = lib.join(PACKAGED);
-    Ok(if packaged.join("libgpu_offload.so.0").exists() {
-        packaged
-    } else {
-        lib
-    })
+    // Somebody else's libblas.so.3 may lie in `lib`, or a link of a package; the engine is nobody else's.
+    PACKAGED
+        .iter()
+        .map(|folder| lib.join(folder))
+        .find(|folder| folder.join("libgpu_offload.so.0").exists())
+        .unwrap_or(lib)
 }
 
 /// The path of the installed BLAS library.
@@ -70,4 +74,28 @@ pub fn hook() -> Result<PathBuf> {
         path.display()
     );
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_with_the_engine_is_ours() {
+        let prefix =
+            std::env::temp_dir().join(format!("gpu-offload-prefix-{}", std::process::id()));
+        let (exe, lib) = (prefix.join("bin/gpu-offload"), prefix.join("lib"));
+        for folder in PACKAGED {
+            std::fs::create_dir_all(lib.join(folder)).unwrap();
+        }
+        std::fs::write(lib.join("libblas.so.3"), "").unwrap();
+        assert_eq!(libraries_beside(&exe), lib);
+        for folder in PACKAGED {
+            let engine = lib.join(folder).join("libgpu_offload.so.0");
+            std::fs::write(&engine, "").unwrap();
+            assert_eq!(libraries_beside(&exe), lib.join(folder));
+            std::fs::remove_file(engine).unwrap();
+        }
+        std::fs::remove_dir_all(&prefix).unwrap();
+    }
 }

@@ -10,6 +10,7 @@ mod blas;
 mod cases;
 mod client_run;
 mod clients;
+mod conda;
 mod deb;
 mod debian;
 mod forced;
@@ -26,7 +27,7 @@ mod wheels;
 
 pub use crate::sim::prepare as simulated_cuda;
 pub use baseline::baseline;
-pub use client_run::{Client, Scratch, scratch};
+pub use client_run::{Client, Scratch, cache, scratch};
 pub use clients::PYTHON;
 pub use debian::Guests;
 pub use tally::Tally;
@@ -87,6 +88,8 @@ pub enum Suite {
     Deb,
     /// The tarball, unpacked and moved, and the links of a conda environment
     Tar,
+    /// conda's packages, solved and installed beside a stand-in for conda-forge's
+    Conda,
     /// The OpenBLAS inside NumPy's and SciPy's wheels, swapped and put back
     Wheels,
 }
@@ -215,6 +218,7 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Random => random::run(setting, findings),
         Suite::Deb => deb::run(setting, findings),
         Suite::Tar => tar::run(setting, findings),
+        Suite::Conda => conda::run(setting, findings),
         Suite::Wheels => wheels::run(setting, findings),
     }
 }

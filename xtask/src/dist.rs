@@ -1,5 +1,6 @@
 //! `cargo xtask dist`: a prefix that is ready for LD_LIBRARY_PATH, and packages of it.
 
+mod conda;
 mod deb;
 mod openblas;
 mod stage;
@@ -8,6 +9,7 @@ mod tar;
 use crate::tools::{quiet, target_dir, workspace};
 use crate::{build, openblas as archive};
 use anyhow::{Context, Result, ensure};
+pub use conda::{build as build_recipe, rattler};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,6 +34,9 @@ pub struct Args {
     /// Also pack the prefix into a tarball, into dist/
     #[arg(long, conflicts_with_all = ["unstripped", "debug"])]
     pub tar: bool,
+    /// Also build conda packages, as a channel in dist/conda; rattler-build comes from PyPI
+    #[arg(long, conflicts_with_all = ["unstripped", "debug"])]
+    pub conda: bool,
 }
 
 /// What cargo builds, and its place in the prefix.
@@ -54,6 +59,9 @@ pub fn run(args: &Args) -> Result<()> {
     if args.tar {
         println!("{}", tar::pack(&prefix)?.display());
     }
+    if args.conda {
+        println!("{}", conda::pack(&prefix)?.display());
+    }
     Ok(())
 }
 
@@ -65,6 +73,11 @@ pub fn debian_package(prefix: &Path) -> Result<PathBuf> {
 /// Packs a prefix into a tarball; returns where it lies.
 pub fn tarball(prefix: &Path) -> Result<PathBuf> {
     tar::pack(prefix)
+}
+
+/// Builds the conda packages of a prefix; returns the channel.
+pub fn conda_channel(prefix: &Path) -> Result<PathBuf> {
+    conda::pack(prefix)
 }
 
 /// Builds and lays out; returns the prefix as an absolute path.

@@ -216,6 +216,9 @@ pub fn run(args: &Args) -> Result<()> {
         run.step("tarball and conda's links", || {
             suite(Suite::Tar, Route::Cpu, Device::None)
         });
+        run.step("conda's packages", || {
+            suite(Suite::Conda, Route::Cpu, Device::None)
+        });
         run.step("wheels", || suite(Suite::Wheels, Route::Cpu, Device::None));
         run.step("instructions a call", || bench::overhead(Path::new(PREFIX)));
     }

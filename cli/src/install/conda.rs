@@ -4,6 +4,7 @@
 //! conda-forge's programs need `libblas.so.3`, `libcblas.so.3`, `liblapack.so.3` and `liblapacke.so.3`, which
 //! are links in the environment's `lib` to the one library that was chosen for it. Installing points them at
 //! ours; where they led is kept in `share/gpu-offload/links.json`, written before the first link changes.
+//! An environment that has the conda packages of this project is left to conda.
 //! A link is replaced by a rename, so that there is one at every moment, and any half of the work is a
 //! working environment that the same command finishes.
 
@@ -22,6 +23,9 @@ const LINKS: [(&str, &str); 4] = [
     ("liblapack.so.3", "liblapack.so.3"),
     ("liblapacke.so.3", "liblapacke.so.3"),
 ];
+
+/// Where the conda package of this project has its libraries.
+const PACKAGED: &str = "lib/gpu-offload";
 
 /// What is kept in the environment.
 #[derive(Serialize, Deserialize)]
@@ -42,6 +46,8 @@ enum State {
     Absent,
     /// To a library of gpu-offload.
     Ours(PathBuf),
+    /// To a library of gpu-offload that a conda package has brought.
+    Packaged(PathBuf),
     /// To a file of the environment; the text of the link.
     Theirs(PathBuf),
     /// It is no link, or leads nowhere, or out of the environment; what it is.
@@ -105,7 +111,12 @@ impl Environment {
             return State::Unknown(format!("a link to {}, which is not there", text.display()));
         };
         if real.with_file_name("libgpu_offload.so.0").is_file() {
-            return State::Ours(real);
+            let packaged = real.parent() == Some(&self.prefix.join(PACKAGED));
+            return if packaged {
+                State::Packaged(real)
+            } else {
+                State::Ours(real)
+            };
         }
         if real.starts_with(&self.prefix) && real.is_file() {
             return State::Theirs(text);
@@ -199,6 +210,10 @@ impl Environment {
                     let trouble = (!same).then(|| "leads to another installation".to_owned());
                     (format!("gpu-offload, {}", real.display()), trouble)
                 }
+                State::Packaged(real) => (
+                    format!("gpu-offload by its conda package, {}", real.display()),
+                    None,
+                ),
                 // conda links anew what it installs or updates.
                 State::Theirs(text) => (
                     format!("the environment's own {}", text.display()),
@@ -240,6 +255,11 @@ impl Environment {
             let target = ours.join(library);
             match self.state(name) {
                 State::Absent => {}
+                State::Packaged(_) => bail!(
+                    "{} has the conda packages of gpu-offload: nothing is to be installed; back: conda install \
+                     \"libblas=*=*openblas\"",
+                    self.prefix.display()
+                ),
                 // An environment that was updated since then has new links: those are what is kept.
                 State::Theirs(text) => {
                     links.insert(name.to_owned(), text);
@@ -497,6 +517,27 @@ mod tests {
         fs::remove_dir(layout.0.join("env/conda-meta")).unwrap();
         let error = Environment::new(&layout.0.join("env")).err().unwrap();
         assert!(error.to_string().contains("not a conda environment"));
+    }
+
+    #[test]
+    fn an_environment_with_our_conda_packages_is_left_to_conda() {
+        let layout = Layout::new("packaged");
+        layout.install().unwrap();
+        // As conda does when the variant gpuoffload is chosen.
+        layout.put_ours("env/lib/gpu-offload");
+        for (name, library) in LINKS {
+            fs::remove_file(layout.lib(name)).unwrap();
+            symlink(Path::new("gpu-offload").join(library), layout.lib(name)).unwrap();
+        }
+        assert_eq!(layout.troubles(), vec![None; 4]);
+        let before = layout.listing();
+        let error = layout.install().unwrap_err().to_string();
+        assert!(error.contains("conda packages of gpu-offload"), "{error}");
+        assert_eq!(layout.listing(), before);
+        // The record of the earlier installation goes, the links stay conda's.
+        let (back, left) = layout.env().uninstall().unwrap();
+        assert_eq!((back.len(), left.len()), (0, 4));
+        assert!(names().iter().all(|name| layout.lib(name).exists()));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn linked_with_openblas(into: &Scratch) -> Result<PathBuf> {
 }
 
 /// Counts a program that must end with status 0.
-fn succeeds(what: &str, client: Client) -> Result<Tally> {
+pub fn succeeds(what: &str, client: Client) -> Result<Tally> {
     let ended = client.run()?;
     let mut tally = Tally::default();
     tally.check(ended.success());
@@ -207,6 +207,39 @@ fn doctor(prefix: &Path, linked: &Path, work: &Scratch) -> Result<Tally> {
     Ok(sum)
 }
 
+/// Compiles a program as conda's are: it needs `libraries` by the names that the environment has links for, and finds
+/// them by an RPATH.
+pub fn conda_program(
+    work: &Scratch,
+    exe: &Path,
+    options: &[&str],
+    libraries: &[&str],
+    rpath: &str,
+) -> Result<()> {
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-o"])
+        .arg(exe)
+        .args(options)
+        .arg(workspace().join("tests/packages/conda.c"))
+        .arg("-Wl,--no-as-needed");
+    for soname in libraries {
+        // Only names: each stand-in has the SONAME of one link.
+        let stub = work.path().join(format!("stub-{soname}"));
+        let source = work.path().join("stub.c");
+        fs::write(
+            &source,
+            "void dgesv_(void) {}\nvoid cblas_dgemm(void) {}\nvoid ddot_(void) {}\n",
+        )?;
+        let mut make = Command::new("cc");
+        make.args(["-shared", "-fPIC", "-w", "-o"]).arg(&stub);
+        quiet(make.arg(format!("-Wl,-soname,{soname}")).arg(&source))?;
+        cc.arg(stub);
+    }
+    // As conda's compilers do.
+    cc.arg(format!("-Wl,--disable-new-dtags,-rpath,{rpath}"));
+    quiet(&mut cc).map(drop)
+}
+
 const LINKS: [&str; 4] = [
     "libblas.so.3",
     "libcblas.so.3",
@@ -229,28 +262,7 @@ fn conda(prefix: &Path, work: &Scratch) -> Result<Tally> {
     }
     let compile = |exe: &str, options: &[&str], libraries: &[&str]| -> Result<PathBuf> {
         let exe = env.join(exe);
-        // Only names: each stand-in has the SONAME of one link.
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-o"])
-            .arg(&exe)
-            .args(options)
-            .arg(workspace().join("tests/packages/conda.c"))
-            .arg("-Wl,--no-as-needed");
-        for soname in libraries {
-            let stub = work.path().join(format!("stub-{soname}"));
-            let source = work.path().join("stub.c");
-            fs::write(
-                &source,
-                "void dgesv_(void) {}\nvoid cblas_dgemm(void) {}\nvoid ddot_(void) {}\n",
-            )?;
-            let mut make = Command::new("cc");
-            make.args(["-shared", "-fPIC", "-w", "-o"]).arg(&stub);
-            quiet(make.arg(format!("-Wl,-soname,{soname}")).arg(&source))?;
-            cc.arg(stub);
-        }
-        // As conda's compilers do.
-        cc.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", lib.display()));
-        quiet(&mut cc)?;
+        conda_program(work, &exe, options, libraries, &lib.display().to_string())?;
         Ok(exe)
     };
     let all = compile(

@@ -77,6 +77,24 @@ pub fn package_files(prefix: &Path) -> Result<PathBuf> {
     Ok(written)
 }
 
+/// Man pages and completions below `share`, outside of a distribution, and the example of a configuration in `share`'s
+/// folder `settings`.
+pub fn tool_files(prefix: &Path, share: &Path, settings: &str) -> Result<()> {
+    let files = package_files(prefix)?;
+    copy_tree(&files.join("man1"), &share.join("man/man1"))?;
+    for (from, to) in [
+        ("bash", "bash-completion/completions"),
+        ("zsh", "zsh/site-functions"),
+        ("fish", "fish/vendor_completions.d"),
+    ] {
+        copy_tree(&files.join("completions").join(from), &share.join(to))?;
+    }
+    copy_tree(
+        &files.join("config.toml"),
+        &share.join(settings).join("config.toml"),
+    )
+}
+
 /// A file of `packaging/deb`.
 pub fn recipe(name: &str) -> Result<String> {
     let path = workspace().join("packaging/deb").join(name);

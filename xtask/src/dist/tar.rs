@@ -1,14 +1,11 @@
 //! `cargo xtask dist --tar`: the prefix as one file, to be unpacked anywhere.
 
-use super::stage::{VERSION, copy_tree, modes, package, package_files, remade};
+use super::stage::{VERSION, copy_tree, modes, package, remade, tool_files};
 use crate::tools::{quiet, target_dir, workspace};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Where the tool's completions go below `share`; outside of a distribution zsh has another folder.
-const ZSH: &str = "zsh/site-functions";
 
 /// Builds the tarball into `dist/`.
 pub fn pack(prefix: &Path) -> Result<PathBuf> {
@@ -16,17 +13,7 @@ pub fn pack(prefix: &Path) -> Result<PathBuf> {
     let work = remade("tar")?;
     let root = work.join(&name);
     copy_tree(prefix, &root)?;
-    let share = root.join("share");
-    let files = package_files(prefix)?;
-    copy_tree(&files.join("man1"), &share.join("man/man1"))?;
-    for (from, to) in [
-        ("bash", "bash-completion/completions"),
-        ("zsh", ZSH),
-        ("fish", "fish/vendor_completions.d"),
-    ] {
-        copy_tree(&files.join("completions").join(from), &share.join(to))?;
-    }
-    copy_tree(&files.join("config.toml"), &share.join("doc/config.toml"))?;
+    tool_files(prefix, &root.join("share"), "doc")?;
     fs::copy(
         workspace().join("packaging/tar/README"),
         root.join("README"),
