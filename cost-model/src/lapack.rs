@@ -124,8 +124,9 @@ const fn job(guess: Guess, cpu: f64, gpu: f64) -> Guess {
 /// there (2026-12-02): potrf 65 ms, getrf 99, geqrf 427, syevd 2355, gesdd 7449, geev 14038 against 155 of the
 /// product. The CPU's efficiency is a third higher than measured, since fewer threads lose less; the GPU is charged
 /// [`UNMEASURED`] on top. What has no figure there (potri, trtri, lauum, gelqf, gels, orgqr, ormqr, syevr, gesvd, the
-/// solves) is chosen after its kin; values alone are guesses, but for gesdd, which takes as long on the GPU.
-const GUESSES: [Guess; 22] = [
+/// solves) is chosen after its kin; gelsd and gelss take gesdd's time on the GPU, and 12 to 14 s on the CPU at n = 6000
+/// (gelsd, NumPy's lstsq); values alone are guesses, but for gesdd, which takes as long on the GPU.
+const GUESSES: [Guess; 24] = [
     guess(Op::Potrf, 0.5, 0.75, 0.4e-6),
     guess(Op::Posv, 0.5, 0.6, 0.6e-6),
     guess(Op::Potri, 0.5, 0.4, 3e-6),
@@ -140,6 +141,8 @@ const GUESSES: [Guess; 22] = [
     guess(Op::Geqrf, 0.35, 0.35, 5e-6),
     guess(Op::Gelqf, 0.35, 0.3, 6e-6),
     guess(Op::Gels, 0.35, 0.3, 8e-6),
+    guess(Op::Gelsd, 0.18, 0.048, 31e-6),
+    guess(Op::Gelss, 0.125, 0.13, 31e-6),
     guess(Op::Orgqr, 0.5, 0.4, 4e-6),
     guess(Op::Ormqr, 0.6, 0.4, 4e-6),
     job(guess(Op::Syev, 0.2, 0.0915, 13e-6), 0.15, 0.6),

@@ -281,8 +281,9 @@ fn every_routine_and_option_reaches_the_device_with_its_own_operands() {
     assert_eq!(script.committed.load(SeqCst), calls);
     // In each precision: getrf 4, getrs 3 x 2, getri 2, gesv 2, potrf 2 x 2, potrs 2 x 2, potri 2 x 2,
     // posv 2 x 2, geqrf 4, orgqr 3, ormqr 4 x 3, syev, syevd and syevr 4 x 2 each, gesdd 4 x 4, gesvd 15 x 4,
-    // geev 4 x 2; trtri 2 x 2 x 2, trtrs 2 x 3 x 2 x 2, lauum 2 x 2, gelqf 4, gels 2 x 4.
-    let each = 4 + 6 + 2 + 2 + 4 * 4 + 4 + 3 + 12 + 24 + 16 + 60 + 8 + 8 + 24 + 4 + 4 + 8;
+    // geev 4 x 2; trtri 2 x 2 x 2, trtrs 2 x 3 x 2 x 2, lauum 2 x 2, gelqf 4, gels 2 x 4,
+    // gelsd and gelss 4 each.
+    let each = 4 + 6 + 2 + 2 + 4 * 4 + 4 + 3 + 12 + 24 + 16 + 60 + 8 + 8 + 24 + 4 + 4 + 8 + 8;
     assert_eq!(calls, 4 * each);
 }
 

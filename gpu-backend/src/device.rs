@@ -243,7 +243,7 @@ pub struct Device {
     pub counts: Counts,
     ordinal: sys::CUdevice,
     /// Where cuSOLVER is, until it is opened.
-    solver_source: Mutex<Option<(PathBuf, Option<sys::Geams>)>>,
+    solver_source: Mutex<Option<(PathBuf, Option<sys::Extensions>)>>,
     solver: OnceLock<Option<Solver>>,
     lanes: Mutex<Lanes>,
     lane_changed: Condvar,
@@ -395,8 +395,8 @@ impl Device {
     /// `Unsupported` where there is none that can be used.
     pub fn solver(&self) -> Result<&Solver, Failure> {
         let open = || {
-            let (path, geams) = self.solver_source.lock().take()?;
-            loader::load_solver(&path, geams).ok()
+            let (path, extensions) = self.solver_source.lock().take()?;
+            loader::load_solver(&path, extensions).ok()
         };
         let solver = self.solver.get_or_init(open).as_ref();
         solver.ok_or(Failure::Unsupported(

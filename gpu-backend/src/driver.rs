@@ -64,6 +64,15 @@ pub struct Reached {
 }
 
 impl Reached {
+    /// This program of a call and the next one.
+    pub fn and(self, next: Self) -> Self {
+        Self {
+            compute_s: self.compute_s + next.compute_s,
+            uploaded_at: self.uploaded_at.or(next.uploaded_at),
+            ..next
+        }
+    }
+
     /// What a call that began at `start` has cost until now, with its bytes in and out, and the seconds for which
     /// copies of the host's were waited for.
     pub fn timing(&self, start: Instant, (bytes_in, bytes_out): (u64, u64), copy_s: f64) -> Timing {

@@ -363,13 +363,13 @@ impl Cuda {
     /// As for [`Cuda::kernel`].
     pub unsafe fn matrix_copy(
         &self,
-        geams: &sys::Geams,
+        extensions: &sys::Extensions,
         h: &BlasHandle,
         d: &DeviceKernel<'_>,
         (trans, (m, n)): (Trans, (usize, usize)),
         ((a, lda), (c, ldc)): ((*mut c_void, i64), (*mut c_void, i64)),
     ) -> Result<(), CudaError> {
-        let (name, function) = geams.geam[d.number().0];
+        let (name, function) = extensions.geam[d.number().0];
         let (op, none) = (d.operation(trans), d.operation(Trans::N));
         let (one, zero) = (d.scalar(Scalar::ONE), d.scalar(Scalar::ZERO));
         let (m, n) = (m as i64, n as i64);
@@ -378,6 +378,27 @@ impl Cuda {
         // allows in place where its op is N. The scalars are read during the call.
         self.blas(name, unsafe {
             function(h.0, op, none, m, n, one, a, lda, zero, c, ldc, c, ldc)
+        })
+    }
+
+    /// Queues C := diag(x) C, where C is m x n; the matrix with its leading dimension.
+    ///
+    /// # Safety
+    /// As for [`Cuda::kernel`].
+    pub unsafe fn scale_rows(
+        &self,
+        extensions: &sys::Extensions,
+        h: &BlasHandle,
+        d: &DeviceKernel<'_>,
+        (m, n): (usize, usize),
+        (x, (c, ldc)): (*mut c_void, (*mut c_void, i64)),
+    ) -> Result<(), CudaError> {
+        let (name, function) = extensions.dgmm[d.number().0];
+        let (m, n) = (m as i64, n as i64);
+        let left = side(Side::L);
+        // SAFETY: the operands are the caller's promise; cuBLAS allows C in place of A.
+        self.blas(name, unsafe {
+            function(h.0, left, m, n, c, ldc, x, 1, c, ldc)
         })
     }
 

@@ -9,18 +9,21 @@
 
 use crate::copy::infinity_bits;
 use crate::device::{Device, Work};
+use crate::driver::Reached;
 use crate::execute::{
     self, Cutter, Running, Way, bytes_of, commit, fresh, has_zero_diagonal, in_place, internal,
     is_zero, owned, part_bytes, place,
 };
-use crate::kernel::{Arithmetic, DeviceKernel, environment_asks_otherwise};
+use crate::kernel::{Arithmetic, DeviceKernel, OnDevice, environment_asks_otherwise};
 use crate::overlap::overlaps;
 use crate::plan::keeping::keeping_pays;
 use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
 use crate::plan::program::{Kernel, Operand, Program};
+use crate::rank;
+use crate::result::DeviceAddress;
 use crate::scratch::Scratch;
 use crate::solver::{Refused, Solver, Workspace, nowhere};
-use crate::staging::job::{Look, Pieces};
+use crate::staging::job::{JobGuard, Look, Pieces};
 use crate::testing;
 use call::{
     Diag, Failure, LapackCall, Level3Call, MatMut, MatRef, Matrix, Op, Precision, Scalar, Side,
@@ -36,7 +39,7 @@ const MATRICES: [Operand; 3] = [Operand::A, Operand::B, Operand::C];
 enum Missed {
     /// For good.
     Failed(Failure),
-    /// Xgesvdp does not vouch for its answer: another routine may.
+    /// Xgesvdp does not vouch for its answer, or a rank that hangs on it: another routine may.
     Inaccurate,
 }
 
@@ -266,9 +269,7 @@ fn attempt(
     let mut scratches: [Option<Scratch>; 3] = [None, None, None];
     for (number, scratch) in scratches.iter_mut().enumerate() {
         let comes_back = plan
-            .program
-            .steps
-            .iter()
+            .steps()
             .flat_map(|s| &s.downloads)
             .any(|d| d.to == MATRICES[number]);
         if let (true, Some(Matrix::InOut(view))) = (comes_back, &call.matrices[number]) {
@@ -309,7 +310,7 @@ fn prepare<'d>(
     let handle = lane.solver.as_mut().expect("made by `solver_lane`");
     let matrices = nowhere(&plan.program, elem_bytes);
     let mut size = Workspace::default();
-    for kernel in plan.program.steps.iter().flat_map(|s| &s.kernels) {
+    for kernel in plan.steps().flat_map(|s| &s.kernels) {
         let kernel = DeviceKernel {
             precision: call.precision,
             kernel,
@@ -328,7 +329,7 @@ fn prepare<'d>(
     let buffers = plan.program.bytes(elem_bytes);
     let needed_bytes = buffers
         .saturating_add(size.device_bytes as u64)
-        .saturating_add(blas_bytes(device, &plan.program));
+        .saturating_add(blas_bytes(device, plan));
     device.pool.check_back_off(needed_bytes)?;
     let tried = device.pool.counts().0;
     match work.take_block(needed_bytes) {
@@ -340,16 +341,37 @@ fn prepare<'d>(
     }
 }
 
-/// Device memory for cuBLAS, which comes first in the block, where the program has kernels of its.
-fn blas_bytes(device: &Device, program: &Program) -> u64 {
-    let mut kernels = program.steps.iter().flat_map(|s| &s.kernels);
-    match kernels.any(|k| !matches!(k, Kernel::Solver(_))) {
+/// Device memory for cuBLAS, which comes first in the block, where the plan has kernels of its.
+fn blas_bytes(device: &Device, plan: &Plan) -> u64 {
+    let mut kernels = plan.steps().flat_map(|s| &s.kernels);
+    match kernels.any(Kernel::is_of_blas) {
         true => device.workspace_bytes(),
         false => 0,
     }
 }
 
-/// Uploads, computes, downloads, looks at the answer, commits.
+/// What a call runs in: cuSOLVER, device memory by its addresses, and its limit.
+struct Room<'d> {
+    device: &'d Device,
+    solver: &'d Solver,
+    /// Of the solver, behind everything else.
+    workspace: (DeviceAddress, Workspace),
+    /// Of cuBLAS, before everything else.
+    blas_bytes: u64,
+    matrices: Vec<OnDevice>,
+    /// How long nothing may happen.
+    limit: Duration,
+}
+
+/// A program that has run, but for its commit.
+struct Ran<'d> {
+    guard: JobGuard<'d>,
+    reached: Reached,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+/// Runs the plan's programs, looks at the answers, commits.
 fn stream<'d>(
     device: &'d Device,
     call: &mut LapackCall<'_>,
@@ -359,14 +381,80 @@ fn stream<'d>(
     (scratches, shorts): (&mut [Option<Scratch>; 3], &mut [Short]),
     (start, limit): (Instant, Duration),
 ) -> Result<Timing, Missed> {
-    let (precision, program) = (call.precision, &plan.program);
+    let elem_bytes = call.precision.elem_bytes();
+    let blas_bytes = blas_bytes(device, plan);
+    let room = Room {
+        device,
+        solver,
+        workspace: (
+            work.address() + blas_bytes + plan.program.bytes(elem_bytes),
+            workspace,
+        ),
+        blas_bytes,
+        matrices: place(&plan.program, work.address() + blas_bytes, elem_bytes),
+        limit,
+    };
+    let mut ran = run_program(&room, call, &plan.program, work, (scratches, shorts))?;
+    let largest = (0..plan.program.unscaled_steps).map(|step| ran.guard.largest(step));
+    if !largest
+        .into_iter()
+        .all(|bits| is_unscaled(bits, part_bytes(call.precision)))
+    {
+        return Err(Failure::Unsupported("a matrix that LAPACK scales").into());
+    }
+    judge(call, plan, shorts)?;
+    let mut estimate = None;
+    if let Some(values) = plan.estimated {
+        let lane = work
+            .solver_lane(solver)
+            .map_err(|e| device.health.note(&e))?;
+        let said = lane
+            .solver
+            .as_ref()
+            .map_or(f64::NAN, |h| h.error_estimate());
+        let largest = shorts[values].real(0, shorts[values].elem_bytes);
+        if !is_accurate(said, largest, call) {
+            return Err(Missed::Inaccurate);
+        }
+        estimate = Some(said);
+    }
+    if let Some(second) = &plan.second {
+        count_rank(call, estimate, shorts)?;
+        let first = ran;
+        drop(first.guard);
+        ran = run_program(&room, call, second, work, (scratches, shorts))?;
+        ran.reached = first.reached.and(ran.reached);
+        ran.bytes_in += first.bytes_in;
+        ran.bytes_out += first.bytes_out;
+        judge(call, plan, shorts)?;
+    }
+    let vectors = answers(call, shorts)?;
+    let copy_s = commit(ran.guard, work)?;
+    for (number, bytes) in vectors {
+        if let Some(Vector { data, .. }) = &mut call.vectors[number]
+            && let Matrix::Out(view) | Matrix::InOut(view) = data
+        {
+            view.write_column_piece(0, 0, &bytes);
+        }
+    }
+    let bytes = (ran.bytes_in, ran.bytes_out);
+    Ok(ran.reached.timing(start, bytes, copy_s))
+}
+
+/// Uploads, computes, downloads what goes to memory of our own.
+fn run_program<'d>(
+    room: &Room<'d>,
+    call: &mut LapackCall<'_>,
+    program: &Program,
+    work: &mut Work<'d>,
+    (scratches, shorts): (&mut [Option<Scratch>; 3], &mut [Short]),
+) -> Result<Ran<'d>, Failure> {
+    let (precision, device) = (call.precision, room.device);
     let elem_bytes = precision.elem_bytes();
-    let blas_bytes = blas_bytes(device, program);
-    let matrices = place(program, work.address() + blas_bytes, elem_bytes);
     let cutter = Cutter {
         device,
         program,
-        matrices: &matrices,
+        matrices: &room.matrices,
         elem_bytes,
     };
     let (uploads, bytes_in) = cutter.uploads(|operand| match operand {
@@ -411,7 +499,7 @@ fn stream<'d>(
                 }
                 in_place(&mut pieces, way, view, scratch, (&parts, sources))?;
             }
-            _ => return Err(internal("no such result").into()),
+            _ => return Err(internal("no such result")),
         }
     }
     for (number, short) in shorts.iter_mut().enumerate() {
@@ -430,7 +518,7 @@ fn stream<'d>(
     };
     let (mark, _) = work.mark(0).map_err(|e| device.health.note(&e))?;
     let mut pedantic = true;
-    if blas_bytes > 0 {
+    if room.blas_bytes > 0 {
         let address = work.address();
         let lane = work.lane();
         let cuda = &device.cuda;
@@ -439,56 +527,82 @@ fn stream<'d>(
             .set_arithmetic(&lane.handle, precision, Arithmetic::Pinned)
             .map_err(note)?;
         // SAFETY: the workspace is the first part of the block, which outlives the queued work.
-        unsafe { cuda.set_workspace(&lane.handle, address, blas_bytes as usize) }.map_err(note)?;
+        unsafe { cuda.set_workspace(&lane.handle, address, room.blas_bytes as usize) }
+            .map_err(note)?;
     }
-    let at = work.address() + blas_bytes + program.bytes(elem_bytes);
     let running = Running {
         device,
         program,
-        matrices: &matrices,
+        matrices: &room.matrices,
         precision,
         pedantic,
-        solver: Some((solver, (at, workspace))),
+        solver: Some((room.solver, room.workspace)),
         op: call.op,
-        limit,
+        limit: room.limit,
     };
-    // SAFETY: the operands and results are borrowed through `call`, scratch, short vectors and block by this
-    // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
+    // SAFETY: the operands and results are borrowed through `call`, scratch, short vectors and block by the
+    // caller of `stream`, all longer than the guard, which is dropped there. Nobody writes the
     // operands that are read (they overlap no result: `check`), and each tile is one piece's own. Copies read
     // scratch tiles and write the results only after the downloads that fill the scratch are over; results that are
-    // kept are written only after everything has been read.
+    // kept are written only after everything has been read. Short vectors are looked at when the steps are over.
     let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
-    let largest = (0..program.unscaled_steps).map(|step| guard.largest(step));
-    if !largest
-        .into_iter()
-        .all(|bits| is_unscaled(bits, part_bytes(precision)))
-    {
-        return Err(Failure::Unsupported("a matrix that LAPACK scales").into());
+    Ok(Ran {
+        guard,
+        reached,
+        bytes_in,
+        bytes_out,
+    })
+}
+
+/// Counts the singular values that matter and makes the diagonal of S^+ for the second program; `estimate` is the error
+/// that Xgesvdp says of itself.
+fn count_rank(
+    call: &LapackCall<'_>,
+    estimate: Option<f64>,
+    shorts: &mut [Short],
+) -> Result<(), Missed> {
+    let part_bytes = part_bytes(call.precision);
+    let values = shorts.iter().find(|s| s.vector.role == Role::Out(0));
+    let values = values.ok_or_else(|| internal("no singular values"))?;
+    let values: Vec<f64> = (0..values.vector.len)
+        .map(|i| values.real(i, part_bytes))
+        .collect();
+    let (Some(rcond), Some(&largest)) = (call.real("rcond"), values.first()) else {
+        return Err(internal("a rank without its threshold").into());
+    };
+    let threshold = rank::threshold(call.op, call.precision, rcond, largest);
+    let threshold = threshold.ok_or(Failure::Unsupported("a threshold of NaN"))?;
+    if estimate.is_some_and(|e| rank::is_in_doubt(&values, threshold, e, call.precision)) {
+        return Err(Missed::Inaccurate);
     }
-    judge(call, plan, shorts)?;
-    if let Some(values) = plan.estimated {
-        let lane = work
-            .solver_lane(solver)
-            .map_err(|e| device.health.note(&e))?;
-        let estimate = lane
-            .solver
-            .as_ref()
-            .map_or(f64::NAN, |h| h.error_estimate());
-        let largest = shorts[values].real(0, shorts[values].elem_bytes);
-        if !is_accurate(estimate, largest, call) {
-            return Err(Missed::Inaccurate);
+    let rank = values.iter().take_while(|&&s| s > threshold).count();
+    for short in shorts {
+        match short.vector.role {
+            Role::Rank(_) => short.words[0] = rank as u64,
+            Role::Reciprocals => {
+                let elem_bytes = short.elem_bytes;
+                let elements = short.words_mut().chunks_exact_mut(elem_bytes);
+                for (element, s) in elements.zip(&values[..rank]) {
+                    let is_finite = match part_bytes {
+                        4 => {
+                            let reciprocal = (1.0 / s) as f32;
+                            element[..4].copy_from_slice(&reciprocal.to_ne_bytes());
+                            reciprocal.is_finite()
+                        }
+                        _ => {
+                            element[..8].copy_from_slice(&(1.0 / s).to_ne_bytes());
+                            (1.0 / s).is_finite()
+                        }
+                    };
+                    if !is_finite {
+                        return Err(Failure::Unsupported("a quotient that overflows").into());
+                    }
+                }
+            }
+            _ => {}
         }
     }
-    let vectors = answers(call, shorts)?;
-    let copy_s = commit(guard, work)?;
-    for (number, bytes) in vectors {
-        if let Some(Vector { data, .. }) = &mut call.vectors[number]
-            && let Matrix::Out(view) | Matrix::InOut(view) = data
-        {
-            view.write_column_piece(0, 0, &bytes);
-        }
-    }
-    Ok(reached.timing(start, (bytes_in, bytes_out), copy_s))
+    Ok(())
 }
 
 /// True if LAPACK computes with the matrix as it is: its largest element, of these bits, lies between
@@ -583,7 +697,8 @@ fn are_paired(n: usize, at: impl Fn(usize) -> (f64, f64)) -> bool {
 fn answers(call: &LapackCall<'_>, shorts: &[Short]) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
     let mut answers = Vec::new();
     for short in shorts {
-        let (Role::Out(number) | Role::Found(number) | Role::Support(number)) = short.vector.role
+        let (Role::Out(number) | Role::Found(number) | Role::Support(number) | Role::Rank(number)) =
+            short.vector.role
         else {
             continue;
         };

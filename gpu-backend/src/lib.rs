@@ -21,6 +21,7 @@ mod memory;
 mod overlap;
 mod pieces;
 mod plan;
+mod rank;
 mod result;
 mod scratch;
 mod solver;

@@ -9,7 +9,7 @@
 use crate::StartOptions;
 use crate::error::StartError;
 use crate::solver::Solver;
-use crate::sys::{self, Blas, Driver, Geams, Level3};
+use crate::sys::{self, Blas, Driver, Extensions, Level3};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ pub struct Loaded {
     pub level3: Level3,
     /// Where cuSOLVER is, and what LAPACK needs of cuBLAS besides: opened when the first call asks for it, since
     /// it is large and most programs never do.
-    pub solver: Option<(PathBuf, Option<Geams>)>,
+    pub solver: Option<(PathBuf, Option<Extensions>)>,
     /// The newest CUDA version that the driver serves, as 1000 * major + 10 * minor.
     pub driver_version: u32,
     /// Name and path of each library.
@@ -83,7 +83,7 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
         });
     }
     let places = Places::new(&options.library_dirs);
-    let (blas, level3, geams, blas_path) = load_blas(&places, driver_version, &driver_path)?;
+    let (blas, level3, extensions, blas_path) = load_blas(&places, driver_version, &driver_path)?;
     let mut paths = vec![(DRIVER.to_owned(), driver_path)];
     if let Some(lt) = path_of_loaded("libcublasLt.so.13").or(path_of_loaded("libcublasLt.so.12")) {
         paths.push((name_of(&lt), lt));
@@ -97,7 +97,7 @@ pub fn load(options: &StartOptions) -> Result<Loaded, StartError> {
         driver,
         blas,
         level3,
-        solver: solver.map(|path| (path, geams)),
+        solver: solver.map(|path| (path, extensions)),
         driver_version,
         paths,
     })
@@ -157,7 +157,7 @@ fn driver_version(driver: &Driver) -> Result<u32, StartError> {
     Ok(version.unsigned_abs())
 }
 
-type LoadedBlas = (Blas, Level3, Option<Geams>, PathBuf);
+type LoadedBlas = (Blas, Level3, Option<Extensions>, PathBuf);
 
 fn load_blas(
     places: &Places,
@@ -202,7 +202,7 @@ fn load_blas(
             .and_then(|blas| Level3::resolve(&library).map(|level3| (blas, level3)))
     };
     // SAFETY: as above.
-    let geams = unsafe { Geams::resolve(&library) }.ok();
+    let extensions = unsafe { Extensions::resolve(&library) }.ok();
     std::mem::forget(library);
     let loaded = || names.iter().find_map(|name| path_of_loaded(name));
     match table {
@@ -213,7 +213,7 @@ fn load_blas(
                 .filter(|p| name_of(p).starts_with("libcublas.so"))
                 .or_else(|| names.iter().find_map(|name| places.find_file(name)))
                 .unwrap_or_else(|| names[0].clone().into());
-            Ok((blas, level3, geams, path))
+            Ok((blas, level3, extensions, path))
         }
         Err(symbol) => Err(StartError::MissingSymbol {
             library: loaded()
@@ -253,7 +253,7 @@ fn find_solver(places: &Places, blas: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// What the loader said, or the first function that the library lacks.
-pub fn load_solver(path: &Path, geams: Option<Geams>) -> Result<Solver, String> {
+pub fn load_solver(path: &Path, extensions: Option<Extensions>) -> Result<Solver, String> {
     let library = crate::staging::with_signals_blocked(|| open(path.as_os_str(), 0))?;
     // SAFETY: this is libcusolver by name, and `forget` below keeps it loaded for ever.
     let tables = unsafe {
@@ -269,7 +269,7 @@ pub fn load_solver(path: &Path, geams: Option<Geams>) -> Result<Solver, String> 
         functions,
         typed,
         newer,
-        geams,
+        extensions,
     })
 }
 

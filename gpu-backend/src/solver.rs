@@ -26,8 +26,8 @@ pub struct Solver {
     pub typed: sys::SolverTyped,
     /// What older libraries lack.
     pub newer: sys::SolverNewer,
-    /// cuBLAS's transposition, which only some of the SVDs need.
-    pub geams: Option<sys::Geams>,
+    /// cuBLAS's own extensions of BLAS, which only some of the routines need.
+    pub extensions: Option<sys::Extensions>,
 }
 
 /// A handle of cuSOLVER with its parameters, and host memory for its routines.
@@ -183,9 +183,9 @@ impl Solver {
         }
     }
 
-    /// cuBLAS's transposition, where the library has it.
-    fn geams(&self) -> Option<&sys::Geams> {
-        self.geams.as_ref().filter(|_| !testing::is_older())
+    /// cuBLAS's extensions, where the library has them.
+    fn extensions(&self) -> Option<&sys::Extensions> {
+        self.extensions.as_ref().filter(|_| !testing::is_older())
     }
 
     /// Xtrtri with its question for the workspace, where the library has them.
@@ -218,13 +218,16 @@ impl Solver {
         // SAFETY: the handles are live, the functions read sizes only and write two size_t or one int.
         let (name, code) = unsafe {
             match kernel {
-                S::Transpose { .. } | S::Diagonal { .. } if self.geams().is_none() => {
+                S::Transpose { .. } | S::Diagonal { .. } | S::ScaleRows { .. }
+                    if self.extensions().is_none() =>
+                {
                     return Err(Refused::Unsupported(
                         "transposition and copies with this cuBLAS",
                     ));
                 }
                 S::Transpose { .. }
                 | S::Diagonal { .. }
+                | S::ScaleRows { .. }
                 | S::Zero { .. }
                 | S::RealDiagonal { .. }
                 | S::Identity { .. }
@@ -442,10 +445,17 @@ impl Solver {
             _ => None,
         };
         if let Some((trans, size, operands)) = copy {
-            let geams = self.geams.as_ref();
-            let geams = geams.ok_or_else(|| missing("cublasDgeam_64"))?;
+            let extensions = self.extensions.as_ref();
+            let extensions = extensions.ok_or_else(|| missing("cublasDgeam_64"))?;
             // SAFETY: the caller's promise.
-            return unsafe { cuda.matrix_copy(geams, blas, d, (trans, size), operands) };
+            return unsafe { cuda.matrix_copy(extensions, blas, d, (trans, size), operands) };
+        }
+        if let S::ScaleRows { size, d: by, c } = kernel {
+            let extensions = self.extensions.as_ref();
+            let extensions = extensions.ok_or_else(|| missing("cublasDdgmm_64"))?;
+            let operands = (d.at(by).0, d.at(c));
+            // SAFETY: the caller's promise.
+            return unsafe { cuda.scale_rows(extensions, blas, d, size, operands) };
         }
         if let S::Zero { size, c } = kernel {
             // SAFETY: the caller's promise.
@@ -483,6 +493,7 @@ impl Solver {
                 // Done above.
                 S::Transpose { .. }
                 | S::Diagonal { .. }
+                | S::ScaleRows { .. }
                 | S::Zero { .. }
                 | S::RealDiagonal { .. }
                 | S::Identity { .. } => ("", sys::SUCCESS),

@@ -280,10 +280,26 @@ pub type Geam = unsafe extern "C" fn(
     i64,
 ) -> Code;
 
+/// `cublas?dgmm`: side of the diagonal matrix, m, n, A, lda, x, incx, C, ldc.
+pub type Dgmm = unsafe extern "C" fn(
+    cublasHandle_t,
+    cublasSideMode_t,
+    i64,
+    i64,
+    *const c_void,
+    i64,
+    *const c_void,
+    i64,
+    *mut c_void,
+    i64,
+) -> Code;
+
 tables! {
-    /// cuBLAS's matrix addition, which only LAPACK needs (as a transpose), by precision: S, D, C, Z.
-    Geams, "cublas?" {
+    /// cuBLAS's extensions of BLAS that only LAPACK needs, by precision: S, D, C, Z. Matrix addition (as a copy and
+    /// a transpose), and the product with a diagonal matrix.
+    Extensions, "cublas?" {
         geam: [Geam; 4] = "cublasSgeam_64" "cublasDgeam_64" "cublasCgeam_64" "cublasZgeam_64";
+        dgmm: [Dgmm; 4] = "cublasSdgmm_64" "cublasDdgmm_64" "cublasCdgmm_64" "cublasZdgmm_64";
     }
 }
 

@@ -5,8 +5,8 @@ mod common;
 
 use call::{Failure, Op, Precision, VectorKind};
 use common::lapack::{
-    Case, Full, Intent, THRESHOLD, adjoint, eps, geev_case, gels_case, hermitian, one_of_each,
-    orthogonal, small, svd_case,
+    Case, Full, Intent, THRESHOLD, adjoint, eps, geev_case, gels_case, gels_svd_case, hermitian,
+    one_of_each, orthogonal, small, svd_case,
 };
 use common::{Matrix, Number, Random, modulus};
 use gpu_backend::{Gpu, testing};
@@ -547,8 +547,11 @@ fn rank_deficient_and_scaled_least_squares_are_the_cpu_librarys() {
             } else {
                 [1e-25, 1e25]
             } {
-                for operand in 0..2 {
-                    let mut case = gels_case(precision, "N", &a, 2, &mut random);
+                let by_svd = [Op::Gelsd, Op::Gelss]
+                    .map(|op| gels_svd_case(op, precision, &a, 2, &mut random));
+                let by_qr = gels_case(precision, "N", &a, 2, &mut random);
+                let cases = by_svd.into_iter().chain([by_qr]);
+                for (mut case, operand) in cases.flat_map(|case| [(case.clone(), 0), (case, 1)]) {
                     if let Some((x, _)) = &mut case.matrices[operand] {
                         let (rows, cols) = (x.rows, x.cols);
                         for (i, j) in (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j))) {
@@ -559,6 +562,145 @@ fn rank_deficient_and_scaled_least_squares_are_the_cpu_librarys() {
                     refused(&case, "scaled");
                 }
             }
+        }
+    }
+}
+
+/// Both routines on a problem of this rank, whose singular values that count are far from the others: the residual, the
+/// shortest solution, the singular values and the rank; gelss's right singular vectors.
+fn shortest_checked(a: &Matrix, rank: usize, rcond: Option<f64>, random: &mut Random) {
+    let (m, n, precision) = (a.rows, a.cols, a.precision);
+    let whole = Full::of(a);
+    let svd = svd_case(Op::Gesdd, precision, "A", a).done(gpu());
+    let (s, vt) = (reals(&svd, 0), Full::of(svd.mat(2)));
+    let size = m.max(n) as f64 * whole.norm();
+    for op in [Op::Gelsd, Op::Gelss] {
+        let mut case = gels_svd_case(op, precision, a, 3, random);
+        case.rcond = rcond;
+        if let Some((b, _)) = &mut case.matrices[1] {
+            // LAPACK does not read these.
+            for (i, j) in (m..n).flat_map(|i| (0..3).map(move |j| (i, j))) {
+                b.set(i, j, (f64::NAN, f64::NAN));
+            }
+        }
+        let b = Full::of(case.mat(1));
+        if random.below(2) == 0 {
+            case = case.wide();
+        }
+        let done = case.clone().done(gpu());
+        let name = format!("{} rank {rank}", done.name());
+        assert_eq!(done.vectors[1].ints(), [rank as i64], "{name}");
+        for (x, y) in reals(&done, 0).iter().zip(&s) {
+            small(&name, (x.0 - y.0).abs(), size, precision);
+        }
+        let full_rank = rank == n;
+        if rank == m.min(n) {
+            least_squares_checked(&done, &whole, &b, full_rank);
+        } else {
+            // A's part that counts: U1 S1 V1^H.
+            let u = Full::of(svd.mat(1)).leading(m, rank);
+            let part = u.scaled(&s[..rank]).times(&vt.leading(rank, n));
+            least_squares_checked(&done, &part, &b, false);
+        }
+        // Nothing of it lies where A, or its part that counts, is 0.
+        let x = Full::of(done.mat(1)).leading(n, 3);
+        let null = Full::new(n - rank, n, |i, j| vt.at(rank + i, j));
+        if rank < n {
+            let outside = null.times(&x).norm();
+            // Such vectors are as wrong as the gap to the singular values that count is small.
+            let gap = (s[0].0 / s[rank - 1].0).max(1.0);
+            small(&name, outside, n as f64 * x.norm() * gap, precision);
+        }
+        if op == Op::Gelss {
+            let least = m.min(n);
+            let right = Full::of(done.mat(0)).leading(least, n).adjoint();
+            orthogonal(&name, &right, precision);
+            let image = whole.times(&right);
+            let gram = right
+                .adjoint()
+                .times(&whole.adjoint().times(&image))
+                .minus(&Full::new(least, least, |i, j| match i == j {
+                    true => (s[i].0.powi(2), 0.0),
+                    false => (0.0, 0.0),
+                }));
+            small(&name, gram.norm(), size * whole.norm(), precision);
+            for (i, j) in (least..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let same = done.mat(0).get(i, j) == case.mat(0).get(i, j);
+                assert!(same, "{name}: ({i}, {j}) of A was written");
+            }
+        }
+    }
+}
+
+#[test]
+fn shortest_solutions_of_full_rank() {
+    let mut random = Random(224);
+    for (precision, n) in every() {
+        let shapes = [(n, n), (n, n + 25), (n + 25, n), (5 * n, n)];
+        // The larger ones are the same paths, but for Xgesvdp.
+        let count = match (n > 100, precision) {
+            (false, _) => 4,
+            (true, Precision::D | Precision::C) => 2,
+            (true, _) => 0,
+        };
+        for (m, n) in shapes.into_iter().take(count) {
+            let a = Matrix::random(precision, m, n, m + 1, &mut random);
+            shortest_checked(&a, m.min(n), None, &mut random);
+        }
+    }
+}
+
+#[test]
+fn shortest_solutions_of_any_rank() {
+    let mut random = Random(225);
+    for precision in Precision::ALL {
+        for (m, n, rank) in [
+            (30, 30, 1),
+            (40, 30, 17),
+            (30, 40, 29),
+            // Xgesvdp does not vouch for these.
+            (320, 290, 200),
+            (290, 320, 289),
+        ] {
+            let left = Full::of(&Matrix::random(precision, m, rank, m, &mut random));
+            let right = Full::of(&Matrix::random(precision, rank, n, rank, &mut random));
+            let product = left.times(&right);
+            let a = Matrix::filled(precision, m, n, m + 2, |i, j| product.at(i, j));
+            shortest_checked(&a, rank, Some(1e-5), &mut random);
+        }
+    }
+    // Of values of full rank, those below the threshold do not count.
+    let s: Vec<Number> = (0..300)
+        .map(|i| (if i < 120 { 1.0 } else { 1e-4 }, 0.0))
+        .collect();
+    let (q, p) = (
+        random_orthogonal(300, &mut random),
+        random_orthogonal(300, &mut random),
+    );
+    let product = q.scaled(&s).times(&p);
+    let a = Matrix::filled(Precision::D, 300, 300, 300, |i, j| product.at(i, j));
+    shortest_checked(&a, 120, Some(1e-3), &mut random);
+    shortest_checked(&a, 300, Some(1e-5), &mut random);
+}
+
+/// gelsd takes what is not between 0 and 1 for its own threshold; gelss lets nothing count with rcond = 1, and X is 0.
+#[test]
+fn thresholds_that_nothing_passes_and_that_are_none() {
+    let mut random = Random(226);
+    for precision in Precision::ALL {
+        for (m, n) in [(30, 20), (20, 30)] {
+            let a = Matrix::random(precision, m, n, m, &mut random);
+            let mut case = gels_svd_case(Op::Gelsd, precision, &a, 2, &mut random);
+            case.rcond = Some(1.0);
+            let own = case.clone().done(gpu());
+            assert_eq!(own.vectors[1].ints(), [20]);
+            case.op = Op::Gelss;
+            let none = case.clone().done(gpu());
+            assert_eq!(none.vectors[1].ints(), [0]);
+            let x = Full::of(none.mat(1)).leading(n, 2);
+            assert!(x.data.iter().all(|x| modulus(*x) == 0.0));
+            case.rcond = Some(f64::NAN);
+            refused(&case, "no threshold");
         }
     }
 }
@@ -1039,7 +1181,8 @@ fn a_workspace_that_does_not_fit_32_bits_is_refused() {
     if std::env::var_os(LENGTH).is_some() {
         let mut random = Random(217);
         for case in one_of_each(Precision::Z, 20, &mut random) {
-            if matches!(case.op, Op::Orgqr | Op::Ormqr | Op::Potri | Op::Gels) {
+            let by_qr = matches!(case.op, Op::Gelsd | Op::Gelss) && case.m != case.n;
+            if by_qr || matches!(case.op, Op::Orgqr | Op::Ormqr | Op::Potri | Op::Gels) {
                 refused(&case, "a negative length");
             } else {
                 case.done(gpu());

@@ -185,6 +185,7 @@ impl Case {
             Self::lapack("getrf through scratch", op(Op::Getrf), false, nothing),
             Self::lapack("posv kept", op(Op::Posv), true, nothing),
             Self::lapack("gesdd", op(Op::Gesdd), false, nothing),
+            Self::lapack("gelsd", op(Op::Gelsd), false, nothing),
             // After the pivots and info comes the second piece of the factors.
             Self::lapack(
                 "getrf lost on its way home",

@@ -67,6 +67,14 @@ static SGELS_WORK: AtomicU64 = AtomicU64::new(0);
 static DGELS_WORK: AtomicU64 = AtomicU64::new(0);
 static CGELS_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELSS_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELSS_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELSS_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELSS_WORK: AtomicU64 = AtomicU64::new(0);
 static SGELQF_WORK: AtomicU64 = AtomicU64::new(0);
 static DGELQF_WORK: AtomicU64 = AtomicU64::new(0);
 static CGELQF_WORK: AtomicU64 = AtomicU64::new(0);
@@ -97,7 +105,7 @@ static CGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The threshold words of this library, one a routine.
-pub(crate) static THRESHOLDS: [Threshold; 88] = [
+pub(crate) static THRESHOLDS: [Threshold; 96] = [
     Threshold::new(13, b'S', 1, &SGETRF_WORK),
     Threshold::new(13, b'D', 1, &DGETRF_WORK),
     Threshold::new(13, b'C', 3, &CGETRF_WORK),
@@ -158,6 +166,14 @@ pub(crate) static THRESHOLDS: [Threshold; 88] = [
     Threshold::new(31, b'D', 5, &DGELS_WORK),
     Threshold::new(31, b'C', 18, &CGELS_WORK),
     Threshold::new(31, b'Z', 18, &ZGELS_WORK),
+    Threshold::new(32, b'S', 7, &SGELSD_WORK),
+    Threshold::new(32, b'D', 7, &DGELSD_WORK),
+    Threshold::new(32, b'C', 27, &CGELSD_WORK),
+    Threshold::new(32, b'Z', 27, &ZGELSD_WORK),
+    Threshold::new(33, b'S', 20, &SGELSS_WORK),
+    Threshold::new(33, b'D', 20, &DGELSS_WORK),
+    Threshold::new(33, b'C', 88, &CGELSS_WORK),
+    Threshold::new(33, b'Z', 88, &ZGELSS_WORK),
     Threshold::new(36, b'S', 2, &SGELQF_WORK),
     Threshold::new(36, b'D', 2, &DGELQF_WORK),
     Threshold::new(36, b'C', 6, &CGELQF_WORK),
@@ -250,6 +266,14 @@ unsafe extern "C" {
     pub(crate) fn gpu_offload_cpu_dgels_();
     pub(crate) fn gpu_offload_cpu_cgels_();
     pub(crate) fn gpu_offload_cpu_zgels_();
+    pub(crate) fn gpu_offload_cpu_sgelsd_();
+    pub(crate) fn gpu_offload_cpu_dgelsd_();
+    pub(crate) fn gpu_offload_cpu_cgelsd_();
+    pub(crate) fn gpu_offload_cpu_zgelsd_();
+    pub(crate) fn gpu_offload_cpu_sgelss_();
+    pub(crate) fn gpu_offload_cpu_dgelss_();
+    pub(crate) fn gpu_offload_cpu_cgelss_();
+    pub(crate) fn gpu_offload_cpu_zgelss_();
     pub(crate) fn gpu_offload_cpu_sgelqf_();
     pub(crate) fn gpu_offload_cpu_dgelqf_();
     pub(crate) fn gpu_offload_cpu_cgelqf_();
@@ -581,145 +605,185 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    sgelqf_ => gpu_offload_cpu_sgelqf_, SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[60], 2, &lapack::FORTRAN, None),
+    sgelsd_ => gpu_offload_cpu_sgelsd_, SGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[60], 8, &lapack::FORTRAN, None),
+    SGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    dgelsd_ => gpu_offload_cpu_dgelsd_, DGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[61], 8, &lapack::FORTRAN, None),
+    DGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    cgelsd_ => gpu_offload_cpu_cgelsd_, CGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[62], 9, &lapack::FORTRAN, None),
+    CGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    zgelsd_ => gpu_offload_cpu_zgelsd_, ZGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[63], 9, &lapack::FORTRAN, None),
+    ZGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    sgelss_ => gpu_offload_cpu_sgelss_, SGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[64], 7, &lapack::FORTRAN, None),
+    SGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    dgelss_ => gpu_offload_cpu_dgelss_, DGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[65], 7, &lapack::FORTRAN, None),
+    DGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    cgelss_ => gpu_offload_cpu_cgelss_, CGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[66], 8, &lapack::FORTRAN, None),
+    CGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    zgelss_ => gpu_offload_cpu_zgelss_, ZGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[67], 8, &lapack::FORTRAN, None),
+    ZGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    sgelqf_ => gpu_offload_cpu_sgelqf_, SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[68], 2, &lapack::FORTRAN, None),
     SGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    dgelqf_ => gpu_offload_cpu_dgelqf_, DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[61], 2, &lapack::FORTRAN, None),
+    dgelqf_ => gpu_offload_cpu_dgelqf_, DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[69], 2, &lapack::FORTRAN, None),
     DGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    cgelqf_ => gpu_offload_cpu_cgelqf_, CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[62], 2, &lapack::FORTRAN, None),
+    cgelqf_ => gpu_offload_cpu_cgelqf_, CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[70], 2, &lapack::FORTRAN, None),
     CGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    zgelqf_ => gpu_offload_cpu_zgelqf_, ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[63], 2, &lapack::FORTRAN, None),
+    zgelqf_ => gpu_offload_cpu_zgelqf_, ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[71], 2, &lapack::FORTRAN, None),
     ZGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    ssyev_ => gpu_offload_cpu_ssyev_, SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[64], 5, &lapack::FORTRAN, None),
+    ssyev_ => gpu_offload_cpu_ssyev_, SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[72], 5, &lapack::FORTRAN, None),
     SSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dsyev_ => gpu_offload_cpu_dsyev_, DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[65], 5, &lapack::FORTRAN, None),
+    dsyev_ => gpu_offload_cpu_dsyev_, DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[73], 5, &lapack::FORTRAN, None),
     DSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cheev_ => gpu_offload_cpu_cheev_, CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[66], 6, &lapack::FORTRAN, None),
+    cheev_ => gpu_offload_cpu_cheev_, CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[74], 6, &lapack::FORTRAN, None),
     CHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zheev_ => gpu_offload_cpu_zheev_, ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[67], 6, &lapack::FORTRAN, None),
+    zheev_ => gpu_offload_cpu_zheev_, ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[75], 6, &lapack::FORTRAN, None),
     ZHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    ssyevd_ => gpu_offload_cpu_ssyevd_, SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[68], 7, &lapack::FORTRAN, None),
+    ssyevd_ => gpu_offload_cpu_ssyevd_, SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[76], 7, &lapack::FORTRAN, None),
     SSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dsyevd_ => gpu_offload_cpu_dsyevd_, DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[69], 7, &lapack::FORTRAN, None),
+    dsyevd_ => gpu_offload_cpu_dsyevd_, DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[77], 7, &lapack::FORTRAN, None),
     DSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cheevd_ => gpu_offload_cpu_cheevd_, CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[70], 9, &lapack::FORTRAN, None),
+    cheevd_ => gpu_offload_cpu_cheevd_, CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[78], 9, &lapack::FORTRAN, None),
     CHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zheevd_ => gpu_offload_cpu_zheevd_, ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[71], 9, &lapack::FORTRAN, None),
+    zheevd_ => gpu_offload_cpu_zheevd_, ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[79], 9, &lapack::FORTRAN, None),
     ZHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    ssyevr_ => gpu_offload_cpu_ssyevr_, SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[72], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    ssyevr_ => gpu_offload_cpu_ssyevr_, SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[80], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
     SSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    dsyevr_ => gpu_offload_cpu_dsyevr_, DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[73], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    dsyevr_ => gpu_offload_cpu_dsyevr_, DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[81], 18, &lapack::FORTRAN, Some(query_of_one::fortran)),
     DSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    cheevr_ => gpu_offload_cpu_cheevr_, CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[74], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    cheevr_ => gpu_offload_cpu_cheevr_, CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[82], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
     CHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    zheevr_ => gpu_offload_cpu_zheevr_, ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[75], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
+    zheevr_ => gpu_offload_cpu_zheevr_, ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[83], 20, &lapack::FORTRAN, Some(query_of_one::fortran)),
     ZHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"],
     heavy_if ["cmp dword ptr [rcx], 1", "je 2f"]
 );
 
 routed_symbol!(
-    sgesdd_ => gpu_offload_cpu_sgesdd_, SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[76], 9, &lapack::FORTRAN, None),
+    sgesdd_ => gpu_offload_cpu_sgesdd_, SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[84], 9, &lapack::FORTRAN, None),
     SGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dgesdd_ => gpu_offload_cpu_dgesdd_, DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[77], 9, &lapack::FORTRAN, None),
+    dgesdd_ => gpu_offload_cpu_dgesdd_, DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[85], 9, &lapack::FORTRAN, None),
     DGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cgesdd_ => gpu_offload_cpu_cgesdd_, CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[78], 10, &lapack::FORTRAN, None),
+    cgesdd_ => gpu_offload_cpu_cgesdd_, CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[86], 10, &lapack::FORTRAN, None),
     CGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zgesdd_ => gpu_offload_cpu_zgesdd_, ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[79], 10, &lapack::FORTRAN, None),
+    zgesdd_ => gpu_offload_cpu_zgesdd_, ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[87], 10, &lapack::FORTRAN, None),
     ZGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    sgesvd_ => gpu_offload_cpu_sgesvd_, SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[80], 10, &lapack::FORTRAN, None),
+    sgesvd_ => gpu_offload_cpu_sgesvd_, SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[88], 10, &lapack::FORTRAN, None),
     SGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    dgesvd_ => gpu_offload_cpu_dgesvd_, DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[81], 10, &lapack::FORTRAN, None),
+    dgesvd_ => gpu_offload_cpu_dgesvd_, DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[89], 10, &lapack::FORTRAN, None),
     DGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cgesvd_ => gpu_offload_cpu_cgesvd_, CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[82], 11, &lapack::FORTRAN, None),
+    cgesvd_ => gpu_offload_cpu_cgesvd_, CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[90], 11, &lapack::FORTRAN, None),
     CGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    zgesvd_ => gpu_offload_cpu_zgesvd_, ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[83], 11, &lapack::FORTRAN, None),
+    zgesvd_ => gpu_offload_cpu_zgesvd_, ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[91], 11, &lapack::FORTRAN, None),
     ZGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    sgeev_ => gpu_offload_cpu_sgeev_, SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[84], 10, &lapack::FORTRAN, None),
+    sgeev_ => gpu_offload_cpu_sgeev_, SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[92], 10, &lapack::FORTRAN, None),
     SGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dgeev_ => gpu_offload_cpu_dgeev_, DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[85], 10, &lapack::FORTRAN, None),
+    dgeev_ => gpu_offload_cpu_dgeev_, DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[93], 10, &lapack::FORTRAN, None),
     DGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cgeev_ => gpu_offload_cpu_cgeev_, CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[86], 10, &lapack::FORTRAN, None),
+    cgeev_ => gpu_offload_cpu_cgeev_, CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[94], 10, &lapack::FORTRAN, None),
     CGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zgeev_ => gpu_offload_cpu_zgeev_, ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[87], 10, &lapack::FORTRAN, None),
+    zgeev_ => gpu_offload_cpu_zgeev_, ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[95], 10, &lapack::FORTRAN, None),
     ZGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );

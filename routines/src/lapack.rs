@@ -1046,6 +1046,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     gated(NNN, same(Op::Trtri, TRTRI_ARGS, TRTRI)),
     gated(NNRHS, same(Op::Trtrs, TRTRS_ARGS, TRTRS)),
     gated(NNN, same(Op::Lauum, POTRF_ARGS, LAUUM)),
+    // On the CPU: cuSOLVER's sytrf pivots as LAPACK's does (MadNLP.jl hands its factors to OpenBLAS's sytrs), but it
+    // takes 32-bit sizes, and nobody has measured here that it is faster; there is none for Hermitian matrices.
     same(Op::Sytrf, SYTRF_ARGS, SYTRF),
     same(Op::Sytrs, SYTRS_ARGS, SYTRS),
     same(Op::Sysv, SYSV_ARGS, sum!(SYTRF, SYTRS)),
@@ -1075,22 +1077,30 @@ pub(crate) const FAMILIES: &[Family] = &[
     ),
     from(
         "LAPACK 3.12; LAWN 41 (gebrd), leading terms of ormbr; the bidiagonal solve is O(n^2) a side",
-        differing(
-            Op::Gelsd,
-            joined!(Arg: &gels_svd(Destroyed), &[IWORK, Info]),
-            joined!(Arg: &gels_svd(Destroyed), &[RWORK, IWORK, Info]),
-            sum!(GEBRD, ORMBR_Q_RHS, ORMBR_P_RHS),
+        gated(
+            MNN,
+            differing(
+                Op::Gelsd,
+                joined!(Arg: &gels_svd(Destroyed), &[IWORK, Info]),
+                joined!(Arg: &gels_svd(Destroyed), &[RWORK, IWORK, Info]),
+                sum!(GEBRD, ORMBR_Q_RHS, ORMBR_P_RHS),
+            ),
         ),
     ),
     from(
         "LAPACK 3.12; LAWN 41 (gebrd), leading terms of ormbr, orgbr, bdsqr and the product",
-        differing(
-            Op::Gelss,
-            joined!(Arg: &gels_svd(InOut), &[Info]),
-            joined!(Arg: &gels_svd(InOut), &[RWORK, Info]),
-            sum!(GEBRD, ORMBR_Q_RHS, GELSS_FINISH),
+        gated(
+            MNN,
+            differing(
+                Op::Gelss,
+                joined!(Arg: &gels_svd(InOut), &[Info]),
+                joined!(Arg: &gels_svd(InOut), &[RWORK, Info]),
+                sum!(GEBRD, ORMBR_Q_RHS, GELSS_FINISH),
+            ),
         ),
     ),
+    // gelsy and geqp3 stay on the CPU: cuSOLVER has no QR with pivoting, and another way to the shortest solution would
+    // give another jpvt and another A.
     from(
         "LAPACK 3.12; full rank: counted as gels",
         differing(

@@ -108,6 +108,14 @@ static SGELS_WORK: AtomicU64 = AtomicU64::new(0);
 static DGELS_WORK: AtomicU64 = AtomicU64::new(0);
 static CGELS_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGELS_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELSD_WORK: AtomicU64 = AtomicU64::new(0);
+static SGELSS_WORK: AtomicU64 = AtomicU64::new(0);
+static DGELSS_WORK: AtomicU64 = AtomicU64::new(0);
+static CGELSS_WORK: AtomicU64 = AtomicU64::new(0);
+static ZGELSS_WORK: AtomicU64 = AtomicU64::new(0);
 static SGELQF_WORK: AtomicU64 = AtomicU64::new(0);
 static DGELQF_WORK: AtomicU64 = AtomicU64::new(0);
 static CGELQF_WORK: AtomicU64 = AtomicU64::new(0);
@@ -138,7 +146,7 @@ static CGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The threshold words of this library, one a routine.
-pub(crate) static THRESHOLDS: [Threshold; 128] = [
+pub(crate) static THRESHOLDS: [Threshold; 136] = [
     Threshold::new(1, b'S', 2, &SGEMM_WORK),
     Threshold::new(1, b'D', 2, &DGEMM_WORK),
     Threshold::new(1, b'C', 8, &CGEMM_WORK),
@@ -239,6 +247,14 @@ pub(crate) static THRESHOLDS: [Threshold; 128] = [
     Threshold::new(31, b'D', 5, &DGELS_WORK),
     Threshold::new(31, b'C', 18, &CGELS_WORK),
     Threshold::new(31, b'Z', 18, &ZGELS_WORK),
+    Threshold::new(32, b'S', 7, &SGELSD_WORK),
+    Threshold::new(32, b'D', 7, &DGELSD_WORK),
+    Threshold::new(32, b'C', 27, &CGELSD_WORK),
+    Threshold::new(32, b'Z', 27, &ZGELSD_WORK),
+    Threshold::new(33, b'S', 20, &SGELSS_WORK),
+    Threshold::new(33, b'D', 20, &DGELSS_WORK),
+    Threshold::new(33, b'C', 88, &CGELSS_WORK),
+    Threshold::new(33, b'Z', 88, &ZGELSS_WORK),
     Threshold::new(36, b'S', 2, &SGELQF_WORK),
     Threshold::new(36, b'D', 2, &DGELQF_WORK),
     Threshold::new(36, b'C', 6, &CGELQF_WORK),
@@ -270,7 +286,7 @@ pub(crate) static THRESHOLDS: [Threshold; 128] = [
 ];
 
 /// How the routines are called in a library without prefix and suffix, in the order of the slots.
-pub(crate) static NAMES: [&CStr; 168] = [
+pub(crate) static NAMES: [&CStr; 176] = [
     c"sgemm_",
     c"cblas_sgemm",
     c"dgemm_",
@@ -411,6 +427,14 @@ pub(crate) static NAMES: [&CStr; 168] = [
     c"dgels_",
     c"cgels_",
     c"zgels_",
+    c"sgelsd_",
+    c"dgelsd_",
+    c"cgelsd_",
+    c"zgelsd_",
+    c"sgelss_",
+    c"dgelss_",
+    c"cgelss_",
+    c"zgelss_",
     c"sgelqf_",
     c"dgelqf_",
     c"cgelqf_",
@@ -581,34 +605,42 @@ original!(original_sgels_, 136);
 original!(original_dgels_, 137);
 original!(original_cgels_, 138);
 original!(original_zgels_, 139);
-original!(original_sgelqf_, 140);
-original!(original_dgelqf_, 141);
-original!(original_cgelqf_, 142);
-original!(original_zgelqf_, 143);
-original!(original_ssyev_, 144);
-original!(original_dsyev_, 145);
-original!(original_cheev_, 146);
-original!(original_zheev_, 147);
-original!(original_ssyevd_, 148);
-original!(original_dsyevd_, 149);
-original!(original_cheevd_, 150);
-original!(original_zheevd_, 151);
-original!(original_ssyevr_, 152);
-original!(original_dsyevr_, 153);
-original!(original_cheevr_, 154);
-original!(original_zheevr_, 155);
-original!(original_sgesdd_, 156);
-original!(original_dgesdd_, 157);
-original!(original_cgesdd_, 158);
-original!(original_zgesdd_, 159);
-original!(original_sgesvd_, 160);
-original!(original_dgesvd_, 161);
-original!(original_cgesvd_, 162);
-original!(original_zgesvd_, 163);
-original!(original_sgeev_, 164);
-original!(original_dgeev_, 165);
-original!(original_cgeev_, 166);
-original!(original_zgeev_, 167);
+original!(original_sgelsd_, 140);
+original!(original_dgelsd_, 141);
+original!(original_cgelsd_, 142);
+original!(original_zgelsd_, 143);
+original!(original_sgelss_, 144);
+original!(original_dgelss_, 145);
+original!(original_cgelss_, 146);
+original!(original_zgelss_, 147);
+original!(original_sgelqf_, 148);
+original!(original_dgelqf_, 149);
+original!(original_cgelqf_, 150);
+original!(original_zgelqf_, 151);
+original!(original_ssyev_, 152);
+original!(original_dsyev_, 153);
+original!(original_cheev_, 154);
+original!(original_zheev_, 155);
+original!(original_ssyevd_, 156);
+original!(original_dsyevd_, 157);
+original!(original_cheevd_, 158);
+original!(original_zheevd_, 159);
+original!(original_ssyevr_, 160);
+original!(original_dsyevr_, 161);
+original!(original_cheevr_, 162);
+original!(original_zheevr_, 163);
+original!(original_sgesdd_, 164);
+original!(original_dgesdd_, 165);
+original!(original_cgesdd_, 166);
+original!(original_zgesdd_, 167);
+original!(original_sgesvd_, 168);
+original!(original_dgesvd_, 169);
+original!(original_cgesvd_, 170);
+original!(original_zgesvd_, 171);
+original!(original_sgeev_, 172);
+original!(original_dgeev_, 173);
+original!(original_cgeev_, 174);
+original!(original_zgeev_, 175);
 
 routed_symbol!(
     gpu_offload_wheel_lp64_sgemm_ => original_sgemm_, LP64_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, level3::fortran, None),
@@ -2011,281 +2043,361 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgelqf_ => original_sgelqf_, LP64_SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[100], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgelsd_ => original_sgelsd_, LP64_SGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[100], 8, &lapack::FORTRAN, None),
+    SGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_sgelsd_ => original_sgelsd_, ILP64_SGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[100], 8, &lapack::FORTRAN_ILP64, None),
+    SGELSD_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dgelsd_ => original_dgelsd_, LP64_DGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[101], 8, &lapack::FORTRAN, None),
+    DGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dgelsd_ => original_dgelsd_, ILP64_DGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[101], 8, &lapack::FORTRAN_ILP64, None),
+    DGELSD_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_cgelsd_ => original_cgelsd_, LP64_CGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[102], 9, &lapack::FORTRAN, None),
+    CGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_cgelsd_ => original_cgelsd_, ILP64_CGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[102], 9, &lapack::FORTRAN_ILP64, None),
+    CGELSD_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zgelsd_ => original_zgelsd_, LP64_ZGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[103], 9, &lapack::FORTRAN, None),
+    ZGELSD_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zgelsd_ => original_zgelsd_, ILP64_ZGELSD_ENTRY(lapack &SHIM, &THRESHOLDS[103], 9, &lapack::FORTRAN_ILP64, None),
+    ZGELSD_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_sgelss_ => original_sgelss_, LP64_SGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[104], 7, &lapack::FORTRAN, None),
+    SGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_sgelss_ => original_sgelss_, ILP64_SGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[104], 7, &lapack::FORTRAN_ILP64, None),
+    SGELSS_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dgelss_ => original_dgelss_, LP64_DGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[105], 7, &lapack::FORTRAN, None),
+    DGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dgelss_ => original_dgelss_, ILP64_DGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[105], 7, &lapack::FORTRAN_ILP64, None),
+    DGELSS_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_cgelss_ => original_cgelss_, LP64_CGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[106], 8, &lapack::FORTRAN, None),
+    CGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_cgelss_ => original_cgelss_, ILP64_CGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[106], 8, &lapack::FORTRAN_ILP64, None),
+    CGELSS_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zgelss_ => original_zgelss_, LP64_ZGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[107], 8, &lapack::FORTRAN, None),
+    ZGELSS_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zgelss_ => original_zgelss_, ILP64_ZGELSS_ENTRY(lapack &SHIM, &THRESHOLDS[107], 8, &lapack::FORTRAN_ILP64, None),
+    ZGELSS_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_sgelqf_ => original_sgelqf_, LP64_SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[108], 2, &lapack::FORTRAN, None),
     SGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgelqf_ => original_sgelqf_, ILP64_SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[100], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgelqf_ => original_sgelqf_, ILP64_SGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[108], 2, &lapack::FORTRAN_ILP64, None),
     SGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgelqf_ => original_dgelqf_, LP64_DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[101], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgelqf_ => original_dgelqf_, LP64_DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[109], 2, &lapack::FORTRAN, None),
     DGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgelqf_ => original_dgelqf_, ILP64_DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[101], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgelqf_ => original_dgelqf_, ILP64_DGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[109], 2, &lapack::FORTRAN_ILP64, None),
     DGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgelqf_ => original_cgelqf_, LP64_CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[102], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgelqf_ => original_cgelqf_, LP64_CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[110], 2, &lapack::FORTRAN, None),
     CGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgelqf_ => original_cgelqf_, ILP64_CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[102], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgelqf_ => original_cgelqf_, ILP64_CGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[110], 2, &lapack::FORTRAN_ILP64, None),
     CGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgelqf_ => original_zgelqf_, LP64_ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[103], 2, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgelqf_ => original_zgelqf_, LP64_ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[111], 2, &lapack::FORTRAN, None),
     ZGELQF_WORK, product ["mov eax, [rdi]", "mov r10d, [rsi]", "mov r10d, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgelqf_ => original_zgelqf_, ILP64_ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[103], 2, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgelqf_ => original_zgelqf_, ILP64_ZGELQF_ENTRY(lapack &SHIM, &THRESHOLDS[111], 2, &lapack::FORTRAN_ILP64, None),
     ZGELQF_WORK, product ["mov rax, [rdi]", "mov r10, [rsi]", "mov r10, [rsi]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_ssyev_ => original_ssyev_, LP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[104], 5, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_ssyev_ => original_ssyev_, LP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[112], 5, &lapack::FORTRAN, None),
     SSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_ssyev_ => original_ssyev_, ILP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[104], 5, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_ssyev_ => original_ssyev_, ILP64_SSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[112], 5, &lapack::FORTRAN_ILP64, None),
     SSYEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dsyev_ => original_dsyev_, LP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[105], 5, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dsyev_ => original_dsyev_, LP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[113], 5, &lapack::FORTRAN, None),
     DSYEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dsyev_ => original_dsyev_, ILP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[105], 5, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dsyev_ => original_dsyev_, ILP64_DSYEV_ENTRY(lapack &SHIM, &THRESHOLDS[113], 5, &lapack::FORTRAN_ILP64, None),
     DSYEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cheev_ => original_cheev_, LP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[106], 6, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cheev_ => original_cheev_, LP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[114], 6, &lapack::FORTRAN, None),
     CHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cheev_ => original_cheev_, ILP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[106], 6, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cheev_ => original_cheev_, ILP64_CHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[114], 6, &lapack::FORTRAN_ILP64, None),
     CHEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zheev_ => original_zheev_, LP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[107], 6, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zheev_ => original_zheev_, LP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[115], 6, &lapack::FORTRAN, None),
     ZHEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zheev_ => original_zheev_, ILP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[107], 6, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zheev_ => original_zheev_, ILP64_ZHEEV_ENTRY(lapack &SHIM, &THRESHOLDS[115], 6, &lapack::FORTRAN_ILP64, None),
     ZHEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_ssyevd_ => original_ssyevd_, LP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[108], 7, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_ssyevd_ => original_ssyevd_, LP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[116], 7, &lapack::FORTRAN, None),
     SSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_ssyevd_ => original_ssyevd_, ILP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[108], 7, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_ssyevd_ => original_ssyevd_, ILP64_SSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[116], 7, &lapack::FORTRAN_ILP64, None),
     SSYEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dsyevd_ => original_dsyevd_, LP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[109], 7, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dsyevd_ => original_dsyevd_, LP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[117], 7, &lapack::FORTRAN, None),
     DSYEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dsyevd_ => original_dsyevd_, ILP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[109], 7, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dsyevd_ => original_dsyevd_, ILP64_DSYEVD_ENTRY(lapack &SHIM, &THRESHOLDS[117], 7, &lapack::FORTRAN_ILP64, None),
     DSYEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cheevd_ => original_cheevd_, LP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[110], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cheevd_ => original_cheevd_, LP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[118], 9, &lapack::FORTRAN, None),
     CHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cheevd_ => original_cheevd_, ILP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[110], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cheevd_ => original_cheevd_, ILP64_CHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[118], 9, &lapack::FORTRAN_ILP64, None),
     CHEEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zheevd_ => original_zheevd_, LP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[111], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zheevd_ => original_zheevd_, LP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[119], 9, &lapack::FORTRAN, None),
     ZHEEVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zheevd_ => original_zheevd_, ILP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[111], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zheevd_ => original_zheevd_, ILP64_ZHEEVD_ENTRY(lapack &SHIM, &THRESHOLDS[119], 9, &lapack::FORTRAN_ILP64, None),
     ZHEEVD_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_ssyevr_ => original_ssyevr_, LP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[112], 18, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_ssyevr_ => original_ssyevr_, LP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[120], 18, &lapack::FORTRAN, None),
     SSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_ssyevr_ => original_ssyevr_, ILP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[112], 18, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_ssyevr_ => original_ssyevr_, ILP64_SSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[120], 18, &lapack::FORTRAN_ILP64, None),
     SSYEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dsyevr_ => original_dsyevr_, LP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[113], 18, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dsyevr_ => original_dsyevr_, LP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[121], 18, &lapack::FORTRAN, None),
     DSYEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dsyevr_ => original_dsyevr_, ILP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[113], 18, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dsyevr_ => original_dsyevr_, ILP64_DSYEVR_ENTRY(lapack &SHIM, &THRESHOLDS[121], 18, &lapack::FORTRAN_ILP64, None),
     DSYEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cheevr_ => original_cheevr_, LP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[114], 20, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cheevr_ => original_cheevr_, LP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[122], 20, &lapack::FORTRAN, None),
     CHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cheevr_ => original_cheevr_, ILP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[114], 20, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cheevr_ => original_cheevr_, ILP64_CHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[122], 20, &lapack::FORTRAN_ILP64, None),
     CHEEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zheevr_ => original_zheevr_, LP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[115], 20, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zheevr_ => original_zheevr_, LP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[123], 20, &lapack::FORTRAN, None),
     ZHEEVR_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zheevr_ => original_zheevr_, ILP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[115], 20, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zheevr_ => original_zheevr_, ILP64_ZHEEVR_ENTRY(lapack &SHIM, &THRESHOLDS[123], 20, &lapack::FORTRAN_ILP64, None),
     ZHEEVR_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgesdd_ => original_sgesdd_, LP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[116], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgesdd_ => original_sgesdd_, LP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[124], 9, &lapack::FORTRAN, None),
     SGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgesdd_ => original_sgesdd_, ILP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[116], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgesdd_ => original_sgesdd_, ILP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[124], 9, &lapack::FORTRAN_ILP64, None),
     SGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgesdd_ => original_dgesdd_, LP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[117], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgesdd_ => original_dgesdd_, LP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[125], 9, &lapack::FORTRAN, None),
     DGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgesdd_ => original_dgesdd_, ILP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[117], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgesdd_ => original_dgesdd_, ILP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[125], 9, &lapack::FORTRAN_ILP64, None),
     DGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgesdd_ => original_cgesdd_, LP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[118], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgesdd_ => original_cgesdd_, LP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN, None),
     CGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgesdd_ => original_cgesdd_, ILP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[118], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgesdd_ => original_cgesdd_, ILP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN_ILP64, None),
     CGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgesdd_ => original_zgesdd_, LP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[119], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgesdd_ => original_zgesdd_, LP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN, None),
     ZGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgesdd_ => original_zgesdd_, ILP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[119], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgesdd_ => original_zgesdd_, ILP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN_ILP64, None),
     ZGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgesvd_ => original_sgesvd_, LP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[120], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgesvd_ => original_sgesvd_, LP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[128], 10, &lapack::FORTRAN, None),
     SGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgesvd_ => original_sgesvd_, ILP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[120], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgesvd_ => original_sgesvd_, ILP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[128], 10, &lapack::FORTRAN_ILP64, None),
     SGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgesvd_ => original_dgesvd_, LP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[121], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgesvd_ => original_dgesvd_, LP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[129], 10, &lapack::FORTRAN, None),
     DGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgesvd_ => original_dgesvd_, ILP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[121], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgesvd_ => original_dgesvd_, ILP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[129], 10, &lapack::FORTRAN_ILP64, None),
     DGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgesvd_ => original_cgesvd_, LP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[122], 11, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgesvd_ => original_cgesvd_, LP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[130], 11, &lapack::FORTRAN, None),
     CGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgesvd_ => original_cgesvd_, ILP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[122], 11, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgesvd_ => original_cgesvd_, ILP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[130], 11, &lapack::FORTRAN_ILP64, None),
     CGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgesvd_ => original_zgesvd_, LP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[123], 11, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgesvd_ => original_zgesvd_, LP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[131], 11, &lapack::FORTRAN, None),
     ZGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgesvd_ => original_zgesvd_, ILP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[123], 11, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgesvd_ => original_zgesvd_, ILP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[131], 11, &lapack::FORTRAN_ILP64, None),
     ZGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgeev_ => original_sgeev_, LP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[124], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgeev_ => original_sgeev_, LP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[132], 10, &lapack::FORTRAN, None),
     SGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgeev_ => original_sgeev_, ILP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[124], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgeev_ => original_sgeev_, ILP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[132], 10, &lapack::FORTRAN_ILP64, None),
     SGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgeev_ => original_dgeev_, LP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[125], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgeev_ => original_dgeev_, LP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[133], 10, &lapack::FORTRAN, None),
     DGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgeev_ => original_dgeev_, ILP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[125], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgeev_ => original_dgeev_, ILP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[133], 10, &lapack::FORTRAN_ILP64, None),
     DGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgeev_ => original_cgeev_, LP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgeev_ => original_cgeev_, LP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[134], 10, &lapack::FORTRAN, None),
     CGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgeev_ => original_cgeev_, ILP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgeev_ => original_cgeev_, ILP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[134], 10, &lapack::FORTRAN_ILP64, None),
     CGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgeev_ => original_zgeev_, LP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgeev_ => original_zgeev_, LP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[135], 10, &lapack::FORTRAN, None),
     ZGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgeev_ => original_zgeev_, ILP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgeev_ => original_zgeev_, ILP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[135], 10, &lapack::FORTRAN_ILP64, None),
     ZGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );

@@ -89,10 +89,9 @@ impl Curve {
             letters: self.letters,
             m: n,
             n,
-            k: if matches!(self.op, Op::Gesv | Op::Posv) {
-                1
-            } else {
-                n
+            k: match self.op {
+                Op::Gesv | Op::Posv | Op::Gels | Op::Gelsd | Op::Gelss => 1,
+                _ => n,
             },
         }
     }
@@ -142,6 +141,7 @@ pub fn curves(main_only: bool) -> Vec<Curve> {
         (Op::Lauum, "L"),
         (Op::Trtrs, "LNN"),
         (Op::Gels, "N"),
+        (Op::Gelsd, ""),
         (Op::Gelqf, ""),
         (Op::Syev, "VL"),
         (Op::Gesvd, "SS"),
@@ -151,6 +151,7 @@ pub fn curves(main_only: bool) -> Vec<Curve> {
         (Op::Syevr, "NAL"),
         (Op::Syev, "NL"),
         (Op::Gesvd, "NN"),
+        (Op::Gelss, ""),
     ];
     curves.extend(more.map(|(op, letters)| Curve::new(op, Precision::D, letters)));
     let complex = [

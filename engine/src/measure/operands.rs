@@ -150,14 +150,24 @@ fn content(op: Op, name: &str) -> Content {
 /// Elements of a workspace without a length argument.
 ///
 /// # Source
-/// The comments of cgesdd.f (the longest of its cases), sgesdd.f, cgesvd.f, cgeev.f, cheev.f, LAPACK 3.12.
+/// The comments of cgesdd.f (the longest of its cases), sgesdd.f, cgesvd.f, cgeev.f, cheev.f, cgelsd.f, cgelss.f, LAPACK
+/// 3.12.
 fn work_elems(op: Op, name: &str, dims: &Dims) -> usize {
+    /// Order of the smallest subproblems of divide and conquer (ilaenv's ISPEC = 9).
+    const SMALL: u64 = 25;
     let (least, most) = (dims.m.min(dims.n), dims.m.max(dims.n));
+    // At least as many as its levels.
+    let levels = u64::from(least.checked_ilog2().unwrap_or(0)) + 1;
     let elems = match (op, name) {
         (Op::Gesdd, "rwork") => {
             (5 * least * least + 7 * least).max(2 * most * least + 2 * least * least + least)
         }
         (Op::Gesdd, "iwork") => 8 * least,
+        (Op::Gelsd, "rwork") => {
+            let leaves = (SMALL + 1) * (SMALL + 1) + least * (1 + dims.k) + 2 * dims.k;
+            (10 + 2 * SMALL + 8 * levels) * least + 3 * SMALL * dims.k + leaves
+        }
+        (Op::Gelsd, "iwork") => (3 * levels + 11) * least,
         _ => 5 * most,
     };
     usize::try_from(elems).unwrap_or(usize::MAX) + 16

@@ -540,15 +540,17 @@ fn vectors(
     product(facts, &got, &right, a.norm(op) * v.norm(Op::N), &y)
 }
 
-/// Values that both sides give: the largest difference over the largest value.
+/// Values that both sides give: the largest difference over the largest value. Sides that find another number of them,
+/// or another rank, have nothing in common.
 pub fn values(facts: &Facts<'_>, gpu: &State<'_>, cpu: &State<'_>) -> Option<Figure> {
     let name = match facts.name {
         "syev" | "syevd" | "syevr" | "syevx" => "w",
         "gesdd" | "gesvd" | "gelsd" | "gelss" => "s",
         _ => return None,
     };
+    let ranks_differ = gpu.integers("rank") != cpu.integers("rank");
     let (gpu, cpu) = (found(gpu, name), found(cpu, name));
-    if gpu.len() != cpu.len() {
+    if gpu.len() != cpu.len() || ranks_differ {
         return Some(("values", f64::MAX));
     }
     let size = cpu.iter().map(|x| x.norm()).fold(0.0, largest);

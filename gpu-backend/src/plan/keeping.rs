@@ -71,6 +71,7 @@ fn kernel_s(kernel: &Kernel, precision: Precision) -> f64 {
         | Solver::Transpose { .. }
         | Solver::RealDiagonal { .. }
         | Solver::Diagonal { .. }
+        | Solver::ScaleRows { .. }
         | Solver::Zero { .. }
         | Solver::Identity { .. } => {
             return 0.0;

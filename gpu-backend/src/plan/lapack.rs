@@ -4,6 +4,7 @@
 //! Triangles travel as triangles, and what is only written does not go up. What is downloaded is what LAPACK
 //! defines: a matrix that it only destroys stays as it is.
 
+mod shortest_solutions;
 mod triangular_systems;
 
 use super::build::{block, triangle};
@@ -55,6 +56,10 @@ pub enum Role {
     /// Made on the host for the caller's vector with this number: syevr's supports of the eigenvectors, which are
     /// all rows (1, n for each).
     Support(usize),
+    /// Made on the host for the caller's vector with this number: how many singular values count.
+    Rank(usize),
+    /// Made on the host for the second program: the reciprocals of the singular values that count, and zeros.
+    Reciprocals,
 }
 
 /// A short vector in host memory: [`Operand::Vector`].
@@ -73,11 +78,26 @@ pub struct HostVector {
 pub struct Plan {
     /// What to do.
     pub program: Program,
+    /// What to do when the host has looked at the singular values: with the buffers of the first program as it has
+    /// left them.
+    pub second: Option<Program>,
     /// By the number of [`Operand::Vector`].
     pub vectors: Vec<HostVector>,
     /// The answer counts only if Xgesvdp's own estimate says that it is accurate. The vector is that of the
     /// singular values.
     pub estimated: Option<usize>,
+}
+
+impl Plan {
+    /// Both programs, in their order.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        std::iter::once(&self.program).chain(&self.second)
+    }
+
+    /// The steps of both.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.programs().flat_map(|program| &program.steps)
+    }
 }
 
 /// Largest dimension that is accepted: some of cuSOLVER's routines have 32-bit arguments, and the leading
@@ -138,6 +158,12 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.narrow(&[(m.max(n), m.min(n)), (m.max(n), k)])?;
             w.gels(call.trans().unwrap_or(Trans::N), (m, n, k))
         }
+        Op::Gelsd | Op::Gelss => {
+            let (long, short) = (m.max(n), m.min(n));
+            w.narrow(&[(long, short), (long, k), (short, n)])?;
+            let polar = polar && short >= sizes.polar_from;
+            w.gels_svd(call.op == Op::Gelss, (m, n, k), polar)
+        }
         Op::Orgqr => {
             w.narrow(&[(m, n)])?;
             w.orgqr((m, n, k))
@@ -174,13 +200,21 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
         _ => return Err(Failure::Unsupported("this routine of LAPACK")),
     };
     w.next();
-    w.plan.program.finite_only = true;
-    w.plan.program.unscaled_steps = scaled_steps(call.op, call.precision);
-    Ok(w.plan)
+    let mut plan = w.plan;
+    if let Some(first) = w.first {
+        plan.second = Some(Program {
+            buffers: plan.program.buffers.clone(),
+            steps: std::mem::replace(&mut plan.program.steps, first),
+            ..Program::default()
+        });
+    }
+    plan.program.finite_only = true;
+    plan.program.unscaled_steps = scaled_steps(call.op, call.precision);
+    Ok(plan)
 }
 
 /// How many steps upload operands in which LAPACK keeps squares and quotients of elements from overflowing, where
-/// cuSOLVER says nothing of the kind: by scaling the whole matrix (eigenvalues, singular values, gels, whose right-hand
+/// cuSOLVER says nothing of the kind: by scaling the whole matrix (eigenvalues, singular values, least squares, whose right-hand
 /// sides too), the norms of columns (geqrf's reflectors), or complex quotients (getrf's pivots; real ones are the same
 /// in both).
 ///
@@ -192,14 +226,15 @@ fn scaled_steps(op: Op, precision: Precision) -> usize {
         Op::Getrf | Op::Gesv => usize::from(precision.is_complex()),
         Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev => 1,
         Op::Geqrf | Op::Gelqf => 1,
-        Op::Gels => 2,
+        Op::Gels | Op::Gelsd | Op::Gelss => 2,
         _ => 0,
     }
 }
 
 /// True if the SVD of this call may be computed in two ways, of which the first may turn out too inaccurate.
 pub fn has_polar(call: &LapackCall<'_>, sizes: &Sizes) -> bool {
-    matches!(call.op, Op::Gesdd | Op::Gesvd) && call.m.min(call.n) >= sizes.polar_from
+    let by_svd = matches!(call.op, Op::Gesdd | Op::Gesvd | Op::Gelsd | Op::Gelss);
+    by_svd && call.m.min(call.n) >= sizes.polar_from
 }
 
 /// The elements of a whole matrix in its triangle.
@@ -235,6 +270,8 @@ fn svd_wants(call: &LapackCall<'_>) -> Result<(Want, Want), Failure> {
 struct Writer {
     plan: Plan,
     step: Step,
+    /// The steps of the first of two programs.
+    first: Option<Vec<Step>>,
     precision: Precision,
 }
 
@@ -243,12 +280,19 @@ impl Writer {
         Self {
             plan: Plan::default(),
             step: Step::default(),
+            first: None,
             precision,
         }
     }
 
     fn next(&mut self) {
         self.plan.program.steps.push(std::mem::take(&mut self.step));
+    }
+
+    /// What follows is the second program's.
+    fn split(&mut self) {
+        self.next();
+        self.first = Some(std::mem::take(&mut self.plan.program.steps));
     }
 
     fn buffer(&mut self, buffer: Buffer) -> Place {
@@ -569,28 +613,7 @@ impl Writer {
             right = self.matrix(cols, cols);
         }
         let info = self.info(DIVERGED);
-        let size = (rows, cols);
-        let (u_there, v_there) = (left, right);
-        self.kernel(match polar {
-            true => Solver::Gesvdp {
-                job,
-                size,
-                a: tall,
-                s,
-                u: u_there,
-                v: v_there,
-                info,
-            },
-            false => Solver::Gesvd {
-                job,
-                size,
-                a: tall,
-                s,
-                u: u_there,
-                vt: v_there,
-                info,
-            },
-        });
+        self.decompose(polar, job, (rows, cols), [tall, s, left, right, info]);
         self.output(0, s, cols, Elements::Real);
         self.plan.estimated = polar.then(|| self.plan.vectors.len() - 1);
         if let Some((_, to)) = long {
@@ -625,6 +648,36 @@ impl Writer {
             self.down(to, from, (cols, cols), Area::Full);
         }
         a
+    }
+
+    /// A = U S V^H of the places a, s, u, v, info; v gets V where `polar`, else V^H.
+    fn decompose(
+        &mut self,
+        polar: bool,
+        job: u8,
+        size: (usize, usize),
+        [a, s, u, v, info]: [Place; 5],
+    ) {
+        self.kernel(match polar {
+            true => Solver::Gesvdp {
+                job,
+                size,
+                a,
+                s,
+                u,
+                v,
+                info,
+            },
+            false => Solver::Gesvd {
+                job,
+                size,
+                a,
+                s,
+                u,
+                vt: v,
+                info,
+            },
+        });
     }
 
     fn geev(&mut self, vectors: bool, n: usize) -> Place {

@@ -202,6 +202,19 @@ pub enum Kernel {
     Solver(Solver),
 }
 
+impl Kernel {
+    /// True if cuBLAS runs it, whose handle needs a workspace that is still there: it keeps that of the last call.
+    pub fn is_of_blas(&self) -> bool {
+        match self {
+            Kernel::Solver(solver) => matches!(
+                solver,
+                Solver::Transpose { .. } | Solver::Diagonal { .. } | Solver::ScaleRows { .. }
+            ),
+            _ => true,
+        }
+    }
+}
+
 /// One call of cuSOLVER, or what goes with it. Vectors are whole buffers of one column; `info` is one int32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
@@ -230,6 +243,15 @@ pub enum Solver {
         a: Place,
         /// n numbers.
         d: Place,
+    },
+    /// C := diag(d) C.
+    ScaleRows {
+        /// m, n.
+        size: (usize, usize),
+        /// m numbers.
+        d: Place,
+        /// C, m x n.
+        c: Place,
     },
     /// C := 0.
     Zero {

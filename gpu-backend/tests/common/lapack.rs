@@ -94,6 +94,8 @@ pub struct Case {
     pub m: usize,
     pub n: usize,
     pub k: usize,
+    /// Of gelsd and gelss; `None` is LAPACK's own.
+    pub rcond: Option<f64>,
     pub matrices: Vec<Option<(Matrix, Intent)>>,
     pub vectors: Vec<Short>,
 }
@@ -112,6 +114,7 @@ impl Case {
             m: size.0,
             n: size.1,
             k: size.2,
+            rcond: None,
             matrices: Vec::new(),
             vectors: Vec::new(),
         }
@@ -170,6 +173,9 @@ impl Case {
         let elem = self.precision.elem_bytes();
         let letters = call::option_letters(self.letters);
         let mut call = LapackCall::new(self.op, self.precision, letters, (self.m, self.n, self.k));
+        if let Some(rcond) = self.rcond {
+            call.scalars.reals[0] = rcond;
+        }
         for (slot, matrix) in call.matrices.iter_mut().zip(&mut self.matrices) {
             if let Some((matrix, intent)) = matrix {
                 let data = matrix.bytes.as_mut_ptr();
@@ -443,6 +449,21 @@ pub fn gels_case(
         .matrix(b, Intent::InOut)
 }
 
+/// The same by the singular value decomposition.
+pub fn gels_svd_case(
+    op: Op,
+    precision: Precision,
+    a: &Matrix,
+    nrhs: usize,
+    random: &mut Random,
+) -> Case {
+    let case = gels_case(precision, "", a, nrhs, random);
+    let least = a.rows.min(a.cols);
+    Case { op, ..case }
+        .vector(VectorKind::Real, least, Intent::Out)
+        .vector(VectorKind::Integer, 1, Intent::Out)
+}
+
 /// One small case of each routine.
 pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<Case> {
     let a = Matrix::random(precision, n, n, n + 2, random);
@@ -523,5 +544,16 @@ pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<C
     getri.vectors[0].set_bytes(&pivots);
     getrs.vectors[0].set_bytes(&pivots);
     cases.extend([orgqr, ormqr, getri, getrs]);
+    let half = n / 2 + 1;
+    for (op, rows, cols) in [
+        (Op::Gelsd, n, half),
+        (Op::Gelss, half, n),
+        (Op::Gelsd, n, n),
+        (Op::Gelss, n, n),
+        (Op::Gelsd, half, n),
+    ] {
+        let a = Matrix::random(precision, rows, cols, rows + 1, random);
+        cases.push(gels_svd_case(op, precision, &a, 3, random));
+    }
     cases
 }

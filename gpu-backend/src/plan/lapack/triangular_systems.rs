@@ -149,6 +149,20 @@ impl Writer {
         });
     }
 
+    /// C := C Q^H, of `rows` rows.
+    pub(super) fn apply_q_on_the_right(&mut self, qr: &Tall, c: Place, rows: usize) {
+        let info = self.info(ARGUMENT);
+        self.kernel(Solver::Ormqr {
+            side: Side::R,
+            trans: Trans::C,
+            size: (rows, qr.size.0, qr.size.1),
+            a: qr.factor,
+            tau: qr.tau,
+            c,
+            info,
+        });
+    }
+
     /// B has max(m, n) rows. With F = Q R, F the taller one of A and A^H: op(A) = F is a least-squares problem,
     /// R X = (Q^H B)'s first rows, whose other ones stay, as LAPACK leaves them; op(A) = F^H has many solutions, of
     /// which X = Q (R^-H B; 0) is the shortest.

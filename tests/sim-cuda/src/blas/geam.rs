@@ -1,4 +1,5 @@
-//! cuBLAS's C = alpha op(A) + beta op(B), which BLAS does not have: computed here, element by element.
+//! cuBLAS's C = alpha op(A) + beta op(B) and C = diag(x) A or A diag(x), which BLAS does not have: computed here,
+//! element by element.
 //!
 //! Unsafe lives here because the operands are addresses.
 
@@ -146,4 +147,82 @@ entries! {
     cublasDgeam_64 i64, D;
     cublasCgeam_64 i64, C;
     cublasZgeam_64 i64, Z;
+}
+
+fn dgmm(
+    precision: Precision,
+    side: u32,
+    (m, n): (i64, i64),
+    (a, lda): (u64, i64),
+    (x, incx): (u64, i64),
+    (c, ldc): (u64, i64),
+) -> Result<Job, u32> {
+    // A vector that runs backwards is legal, but nobody here asks for one.
+    if side > 1 || incx < 1 {
+        return Err(BAD_VALUE);
+    }
+    let order = if side == 0 { m } else { n };
+    let compute = move |found: &Found| {
+        let [at_a, at_x, at_c] = found.operands();
+        for (j, i) in (0..n as usize).flat_map(|j| (0..m as usize).map(move |i| (j, i))) {
+            let by = if side == 0 { i } else { j };
+            // SAFETY: inside the operands that `submit` has found in live device memory.
+            unsafe {
+                let by = Elems(at_x, precision).get(by * incx as usize);
+                let from = Elems(at_a, precision).get(i + j * lda as usize);
+                Elems(at_c, precision).set(i + j * ldc as usize, times(by, from));
+            }
+        }
+    };
+    let matrix = |name, address, (rows, cols), ld| Operand {
+        name,
+        address,
+        rows,
+        cols,
+        ld,
+        area: Area::Full,
+    };
+    Ok(Job {
+        precision,
+        factors: Vec::new(),
+        operands: vec![
+            matrix("A", a, (m, n), lda),
+            // Its elements are a row of a matrix.
+            matrix("x", x, (order.min(1), order), incx),
+            matrix("C", c, (m, n), ldc),
+        ],
+        in_place: true,
+        overwrites: true,
+        sizes: vec![m, n],
+        empty: m == 0 || n == 0,
+        compute: Box::new(compute),
+    })
+}
+
+macro_rules! diagonal_entries {
+    ($($name:ident $int:ty, $precision:ident;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                handle: usize, side: u32, m: $int, n: $int, a: u64, lda: $int, x: u64, incx: $int,
+                c: u64, ldc: $int,
+            ) -> u32 {
+                let [m, n, lda, incx, ldc] = [m, n, lda, incx, ldc].map(i64::from);
+                code(submit(stringify!($name), handle, || {
+                    dgmm(Precision::$precision, side, (m, n), (a, lda), (x, incx), (c, ldc))
+                }))
+            }
+        )*
+    };
+}
+
+diagonal_entries! {
+    cublasSdgmm i32, S;
+    cublasDdgmm i32, D;
+    cublasCdgmm i32, C;
+    cublasZdgmm i32, Z;
+    cublasSdgmm_64 i64, S;
+    cublasDdgmm_64 i64, D;
+    cublasCdgmm_64 i64, C;
+    cublasZdgmm_64 i64, Z;
 }

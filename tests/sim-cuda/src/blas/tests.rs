@@ -570,3 +570,34 @@ fn geam_is_its_definition() {
         }
     }
 }
+
+type DgmmEntry = unsafe extern "C" fn(usize, u32, i64, i64, u64, i64, u64, i64, u64, i64) -> u32;
+
+#[test]
+fn dgmm_is_its_definition() {
+    use super::geam::*;
+    let bench = Bench::new();
+    let entries: [DgmmEntry; 4] = [
+        cublasSdgmm_64,
+        cublasDdgmm_64,
+        cublasCdgmm_64,
+        cublasZdgmm_64,
+    ];
+    let (m, n) = (5, 7);
+    for (&precision, entry) in PRECISIONS.iter().zip(entries) {
+        for side in [0, 1] {
+            let a = random(precision, 1, m, n);
+            let x = random(precision, 2, if side == 0 { m } else { n }, 1);
+            let c = Matrix::new(m, n, |_, _| None);
+            let expected = Matrix::new(m, n, |i, j| {
+                Some(x.op(0, if side == 0 { i } else { j }, 0) * a.op(0, i, j))
+            });
+            let (handle, mw, nw) = (bench.handle, m as i64, n as i64);
+            let call = |[da, dx, dc]: [u64; 3]| {
+                // SAFETY: everything is the simulation's to check.
+                unsafe { entry(handle, side, mw, nw, da, a.ld(), dx, 1, dc, c.ld()) }
+            };
+            bench.check(precision, [&a, &x, &c], &expected, call, "dgmm");
+        }
+    }
+}
