@@ -12,7 +12,7 @@ use crate::units::seconds;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cost_model::{
     FRESH_BYTES_PER_S, Measurements, Overheads, Profile, Sample, Side, TransferSample,
-    TransferTimes, Transfers,
+    TransferTimes, Transfers, WholeCall,
 };
 use cpu::Cpu;
 use curves::{Bench, Curve, Effort, GpuTime, Measured, curves};
@@ -104,6 +104,10 @@ const CUBES: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 const THIN_EDGES: [usize; 3] = [512, 2048, 4096];
 const THIN: [usize; 2] = [1, 16];
 
+/// Panels of blocked algorithms lie between those and the cubes.
+const THICKER: usize = 128;
+const THICKER_EDGE: usize = 2048;
+
 /// Cubes up to this edge are measured whatever the time: a profile needs one on each side.
 const NEEDED_CUBE: usize = 128;
 
@@ -144,13 +148,17 @@ fn gemm(precision: Precision, m: usize, n: usize, k: usize) -> Subject {
 /// m, n, k of the products that are timed in one precision, each shape from small to large.
 fn shapes(precision: Precision) -> Vec<(usize, usize, usize)> {
     let mut shapes: Vec<_> = CUBES.iter().map(|n| (*n, *n, *n)).collect();
-    // A complex thin product is memory traffic like a real one: not worth the user's time.
+    // Complex thin products are derived from real ones: not worth the user's time.
     if !precision.is_complex() {
-        for thin in THIN {
+        let mut thin = |thin, edge| {
+            shapes.extend([(thin, edge, edge), (edge, thin, edge), (edge, edge, thin)]);
+        };
+        for small in THIN {
             for edge in THIN_EDGES {
-                shapes.extend([(thin, edge, edge), (edge, thin, edge), (edge, edge, thin)]);
+                thin(small, edge);
             }
         }
+        thin(THICKER, THICKER_EDGE);
     }
     shapes
 }
@@ -350,8 +358,7 @@ fn whole_calls(
 ) -> Result<(TransferTimes, Overheads)> {
     let precision = Precision::D;
     let mut times = TransferTimes::default();
-    let mut call_s = f64::INFINITY;
-    let mut overlap = None;
+    let mut calls = Vec::new();
     for n in WHOLE_CALLS {
         session.progress.inc(1);
         let edge = n as u64;
@@ -371,25 +378,14 @@ fn whole_calls(
         times
             .from_device
             .push(TransferSample(timing.bytes_out, down));
-        // Kernels that are not hidden show beside the transfers; the largest call tells best.
-        let beside_s = whole.median_s - up - down;
-        call_s = call_s.min(beside_s);
-        overlap = Some((1.0 - beside_s / kernel_s.min(up)).clamp(0.0, 1.0));
+        calls.push(WholeCall {
+            kernel_s,
+            upload_s: up,
+            download_s: down,
+            whole_s: whole.median_s,
+        });
     }
-    // Positive by definition; a microsecond where the transfers' times hold all of it.
-    let call_s = if call_s.is_finite() {
-        call_s.max(1e-6)
-    } else {
-        1e-6
-    };
-    Ok((
-        times,
-        Overheads {
-            start_s: start_time()?,
-            call_s,
-            overlap: overlap.unwrap_or(0.0),
-        },
-    ))
+    Ok((times, Overheads::of(&calls, start_time()?)))
 }
 
 /// Writes `text` so that a reader sees the old file or the whole new one.

@@ -40,6 +40,14 @@ impl Curve {
         (!points.is_empty()).then_some(Self { points, below })
     }
 
+    /// The same curve, times multiplied by `e^by`.
+    fn shifted(&self, by: f64) -> Self {
+        Self {
+            points: self.points.iter().map(|p| (p.0, p.1 + by)).collect(),
+            below: self.below,
+        }
+    }
+
     /// Logarithm of the largest size that was measured.
     pub(crate) fn largest_ln(&self) -> f64 {
         self.points[self.points.len() - 1].0
@@ -96,21 +104,39 @@ impl Thin {
         (!slices.is_empty()).then_some(Self { slices })
     }
 
-    /// Logarithm of a lower bound of the time of a call whose big operand has `e^elems` elements: between the
-    /// slices by the small dimension, never above the thickest slice.
-    fn ln_time(&self, small: f64, elems: f64) -> f64 {
+    /// The slices of another precision: the thinnest ones are memory traffic, the others arithmetic.
+    fn shifted(&self, by_bytes: f64, by_work: f64) -> Self {
+        let slice = |(small, curve): &(f64, Curve)| {
+            let by = if *small < ARITHMETIC_FROM.ln() {
+                by_bytes
+            } else {
+                by_work
+            };
+            (*small, curve.shifted(by))
+        };
+        Self {
+            slices: self.slices.iter().map(slice).collect(),
+        }
+    }
+
+    /// Logarithm of a lower bound of the time of a call whose big operand has `e^elems` elements, between the
+    /// slices by the small dimension and never above the thickest one; and by how much (in the logarithm) the
+    /// small dimension exceeds that.
+    fn ln_time(&self, small: f64, elems: f64) -> (f64, f64) {
         let mut below: Option<(f64, f64)> = None;
         for (slice, curve) in &self.slices {
             let floor = below.map_or(f64::NEG_INFINITY, |b| b.1);
             let here = (*slice, curve.ln_time(elems).max(floor));
             if small <= here.0 {
-                let Some(left) = below else { return here.1 };
+                let Some(left) = below else {
+                    return (here.1, 0.0);
+                };
                 let share = (small - left.0) / (here.0 - left.0);
-                return left.1 + share * (here.1 - left.1);
+                return (left.1 + share * (here.1 - left.1), 0.0);
             }
             below = Some(here);
         }
-        below.map_or(f64::NEG_INFINITY, |b| b.1)
+        below.map_or((f64::NEG_INFINITY, 0.0), |b| (b.1, small - b.0))
     }
 }
 
@@ -167,19 +193,51 @@ impl GemmCurves {
     }
 
     /// Curves of another family: its own cubes of (work, seconds), and this one's thin shapes times its
-    /// `share` of the work. `None` without a cube.
+    /// `share` of the work and as much slower as its cubes are. `None` without a cube.
     pub(crate) fn of_family(
         &self,
         cubes: Vec<(f64, f64)>,
         share: f64,
         below: Below,
     ) -> Option<Self> {
+        let mut slower: Vec<f64> = cubes
+            .iter()
+            .map(|(work, time_s)| time_s.ln() - self.ln_factor - self.cube.ln_time(work.ln()))
+            .collect();
+        slower.sort_by(f64::total_cmp);
+        let median = slower.get(slower.len() / 2)?;
         Some(Self {
             cube: Curve::new(cubes, below)?,
             ln_factor: 0.0,
-            ln_thin_factor: self.ln_thin_factor + self.ln_factor + share.ln(),
+            ln_thin_factor: self.ln_thin_factor + self.ln_factor + median.max(share.ln()),
             ..self.clone()
         })
+    }
+
+    /// Takes the thin shapes of another precision, whose elements are `bytes` times shorter, where none were measured
+    /// in this one; the thicker ones times what the cubes' times differ by.
+    pub(crate) fn with_thin_of(self, other: &Self, bytes: f64) -> Self {
+        if [&self.thin_m, &self.thin_n, &self.thin_k]
+            .into_iter()
+            .any(Option::is_some)
+        {
+            return self;
+        }
+        let mut ratios: Vec<f64> = (self.cube.points.iter())
+            .map(|(size, time)| time - other.cube.ln_time(*size))
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        // Both factors are of whole curves.
+        let own = other.ln_factor + other.ln_thin_factor - self.ln_factor - self.ln_thin_factor;
+        let by_work = own + ratios[ratios.len() / 2] + self.ln_factor - other.ln_factor;
+        let by_bytes = own + bytes.ln();
+        let thin = |t: &Option<Thin>| Some(t.as_ref()?.shifted(by_bytes, by_work));
+        Self {
+            thin_m: thin(&other.thin_m),
+            thin_n: thin(&other.thin_n),
+            thin_k: thin(&other.thin_k),
+            ..self
+        }
     }
 
     /// The same curves with every time multiplied.
@@ -198,9 +256,21 @@ impl GemmCurves {
     /// Logarithm of the predicted time.
     pub(crate) fn ln_time(&self, sizes: &LnSizes) -> f64 {
         let LnSizes([m, n, k]) = *sizes;
+        let growth = match self.cube.below {
+            Below::Proportional => CPU_GROWTH,
+            Below::Constant => 0.0,
+        };
         let thin = |t: &Option<Thin>, small: f64, elems: f64| {
-            t.as_ref()
-                .map_or(f64::NEG_INFINITY, |t| t.ln_time(small, elems))
+            let Some(t) = t else {
+                return f64::NEG_INFINITY;
+            };
+            let (time, beyond) = t.ln_time(small, elems);
+            if growth == 0.0 || beyond == 0.0 {
+                return time;
+            }
+            // The cube with such a big operand is thicker still.
+            let most = self.cube.ln_time(1.5 * elems) - self.ln_thin_factor;
+            (time + growth * beyond).min(most.max(time))
         };
         let thinnest = thin(&self.thin_m, m, n + k)
             .max(thin(&self.thin_n, n, m + k))
@@ -212,6 +282,14 @@ impl GemmCurves {
                 .max(self.ln_thin_factor + thinnest)
     }
 }
+
+/// Small dimension from which a thin product is arithmetic rather than memory traffic, when another precision's times
+/// are derived from it.
+const ARITHMETIC_FROM: f64 = 4.0;
+
+/// How the CPU's time grows with a small dimension beyond the thickest slice that was measured, until the cube of
+/// equal work takes longer: packing the big operand takes as long for few columns as for many.
+const CPU_GROWTH: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {
@@ -264,5 +342,59 @@ mod tests {
         near(c.time_s(1000.0, 1000.0, 1.0), 9.0);
         near(c.time_s(100.0, 100.0, 100.0), 1.0);
         near(c.scaled(4.0).time_s(100.0, 100.0, 100.0), 4.0);
+    }
+
+    #[test]
+    fn beyond_the_thickest_slice_the_cpu_grows_until_the_cube_takes_over() {
+        let samples = [
+            (64.0, 64.0, 64.0, 64.0_f64.powi(3) * 1e-9),
+            (1024.0, 1024.0, 1024.0, 1024.0_f64.powi(3) * 1e-9),
+            // Ten times as long as the cube of equal work.
+            (1024.0, 16.0, 1024.0, 16.0 * 1024.0 * 1024.0 * 1e-8),
+        ];
+        let cpu = GemmCurves::new(&samples, Below::Proportional).expect("cubes");
+        let gpu = GemmCurves::new(&samples, Below::Constant).expect("cubes");
+        let at_16 = samples[2].3;
+        near(cpu.time_s(1024.0, 16.0, 1024.0), at_16);
+        near(cpu.time_s(1024.0, 64.0, 1024.0), 2.0 * at_16);
+        near(gpu.time_s(1024.0, 64.0, 1024.0), at_16);
+        near(cpu.time_s(1024.0, 1024.0, 1024.0), samples[1].3);
+    }
+
+    #[test]
+    fn a_precision_without_thin_shapes_takes_anothers() {
+        let cubes = |rate: f64| vec![(100.0, 100.0, 100.0, 1e6 / rate)];
+        let mut real = cubes(1e6);
+        real.extend([(1.0, 100.0, 100.0, 0.5), (16.0, 100.0, 100.0, 0.75)]);
+        let real = GemmCurves::new(&real, Below::Proportional).expect("a cube");
+        let complex = GemmCurves::new(&cubes(0.25e6), Below::Proportional).expect("a cube");
+        for factor in [1.0, 3.0] {
+            let complex = complex
+                .scaled(factor)
+                .with_thin_of(&real.scaled(factor), 2.0);
+            // Twice the bytes; four times the arithmetic.
+            near(complex.time_s(1.0, 100.0, 100.0), 1.0 * factor);
+            near(complex.time_s(16.0, 100.0, 100.0), 3.0 * factor);
+            near(complex.time_s(100.0, 100.0, 100.0), 4.0 * factor);
+        }
+        near(
+            real.clone()
+                .with_thin_of(&complex, 2.0)
+                .time_s(1.0, 100.0, 100.0),
+            0.5,
+        );
+    }
+
+    #[test]
+    fn a_family_is_as_slow_with_thin_shapes_as_with_cubes() {
+        let samples = [(100.0, 100.0, 100.0, 1.0), (1000.0, 1.0, 1000.0, 5.0)];
+        let product = GemmCurves::new(&samples, Below::Proportional).expect("a cube");
+        let of = |time_s| {
+            let family = product.of_family(vec![(1e6, time_s)], 0.5, Below::Proportional);
+            family.expect("a cube").time_s(1000.0, 1.0, 1000.0)
+        };
+        near(of(0.8), 4.0);
+        // No quicker than its share of the work.
+        near(of(0.3), 2.5);
     }
 }

@@ -31,8 +31,8 @@ const PRIOR_SD: [f64; RANKS] = [0.1, 0.4, 0.25, 0.25, 0.15];
 const DRIFT_VARIANCE: [f64; RANKS] = [1e-4, 1e-4, 1e-4, 1e-4, 2e-4];
 
 /// Variance that a side's correction gains with each heavy call since it was last observed, up to
-/// [`MOST_AGE_VARIANCE`]: after 300 calls a side that looked 2 times slower is worth a try.
-const AGE_VARIANCE: f64 = 4e-4;
+/// [`MOST_AGE_VARIANCE`]: after 600 calls a side that looked 2 times slower is worth a try.
+const AGE_VARIANCE: f64 = 2e-4;
 const MOST_AGE_VARIANCE: f64 = 1.0;
 
 /// Noise of a side before it is known, and the least that is believed: 3 %.
@@ -52,6 +52,9 @@ const STREAK: u64 = 3;
 
 /// Standard deviations by which the other side may be better than it looks: the optimism of a try.
 const OPTIMISM: f64 = 2.0;
+
+/// Standard deviations by which it may be worse, in what a try is expected to cost.
+const CAUTION: f64 = 0.3;
 
 /// Share of the time saved so far that tries may cost in all, and the most that one call adds, as a share
 /// of its own time: where the GPU saves twenty times a call's time, 1 % of that would be 20 % of the total.
@@ -403,6 +406,10 @@ impl Learned {
             Route::Cpu => cpu.timed || decision.reason == Reason::Try,
             Route::Gpu => true,
         };
+        if !timed {
+            let p = &decision.prediction;
+            self.save(p.cpu_s, p.gpu_s());
+        }
         LearnedDecision {
             decision,
             correction,
@@ -422,7 +429,7 @@ impl Learned {
                 let best_s = cpu_s * (-OPTIMISM * doubt).exp();
                 (
                     Route::Cpu,
-                    cpu_s * doubt.exp() - p.gpu_s(),
+                    cpu_s * (CAUTION * doubt).exp() - p.gpu_s(),
                     best_s < gpu_s || asks(cpu),
                 )
             }
@@ -431,7 +438,7 @@ impl Learned {
                 let best_s = gpu_s * (-OPTIMISM * doubt).exp();
                 (
                     Route::Gpu,
-                    p.gpu_s() * doubt.exp() - cpu_s,
+                    p.gpu_s() * (CAUTION * doubt).exp() - cpu_s,
                     best_s < cpu_s || asks(gpu),
                 )
             }
@@ -461,10 +468,15 @@ impl Learned {
         }
         self.learn(shape, side, (seconds * factor / expected_s).ln());
         if decided.decision.reason != Reason::Try {
-            let saved_s = BUDGET_OF_SAVED * (other_s - seconds);
-            let added_s = saved_s.clamp(0.0, BUDGET_OF_TAKEN * seconds);
-            self.budget_ns.fetch_add((added_s * 1e9) as i64, Relaxed);
+            self.save(seconds, other_s);
         }
+    }
+
+    /// A call took `seconds` where the other side would have taken `other_s`: the budget grows.
+    fn save(&self, seconds: f64, other_s: f64) {
+        let saved_s = BUDGET_OF_SAVED * (other_s - seconds);
+        let added_s = saved_s.clamp(0.0, BUDGET_OF_TAKEN * seconds);
+        self.budget_ns.fetch_add((added_s * 1e9) as i64, Relaxed);
     }
 
     /// One observed logarithm of measured over uncorrected time.

@@ -23,6 +23,6 @@ pub use learn::{
 pub use predict::{Prediction, Situation, predict};
 pub use profile::{
     Fingerprint, Measurements, Overheads, Profile, ProfileError, SCHEMA, Sample, Side,
-    TransferSample, TransferTimes, Transfers,
+    TransferSample, TransferTimes, Transfers, WholeCall,
 };
 pub use threshold::{DEFAULT_THRESHOLD_WORK, threshold_work, watch_work};

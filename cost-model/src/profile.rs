@@ -116,6 +116,54 @@ pub struct Overheads {
     pub overlap: f64,
 }
 
+/// One whole call on the device, in seconds: its kernels alone, its transfers within it, and all of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WholeCall {
+    /// Kernels alone.
+    pub kernel_s: f64,
+    /// Operands to the device.
+    pub upload_s: f64,
+    /// Result from the device.
+    pub download_s: f64,
+    /// The call.
+    pub whole_s: f64,
+}
+
+impl WholeCall {
+    fn beside_s(&self) -> f64 {
+        self.whole_s - self.upload_s - self.download_s
+    }
+
+    fn shorter_s(&self) -> f64 {
+        self.kernel_s.min(self.upload_s)
+    }
+}
+
+impl Overheads {
+    /// From whole calls, small ones first, and the time of a start.
+    pub fn of(calls: &[WholeCall], start_s: f64) -> Self {
+        // Kernels that are not hidden show beside the transfers; the largest call tells best.
+        let overlap = calls.last().map_or(0.0, |largest| {
+            (1.0 - largest.beside_s() / largest.shorter_s()).clamp(0.0, 1.0)
+        });
+        // What the others take besides: where the largest hides its kernels, small ones do not, so that the least of
+        // all sizes would say that a call costs nothing.
+        let others = &calls[..calls.len().saturating_sub(1)];
+        let mut rests: Vec<f64> = others
+            .iter()
+            .map(|call| call.beside_s() - call.kernel_s + overlap * call.shorter_s())
+            .collect();
+        rests.sort_by(f64::total_cmp);
+        // Positive by definition; a microsecond where the transfers' times hold all of it.
+        let call_s = rests.get(rests.len() / 2).map_or(1e-6, |s| s.max(1e-6));
+        Self {
+            call_s,
+            start_s,
+            overlap,
+        }
+    }
+}
+
 /// One measurement: m, n, k, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct Sample(pub u64, pub u64, pub u64, pub f64);
@@ -262,7 +310,10 @@ impl Side {
                 .find_map(|source| Some(own(source)?.scaled(weight(p) / weight(source))))
         };
         let [s, d, c, z] = Precision::ALL.map(curves);
-        Some([s?, d?, c?, z?])
+        let (s, d) = (s?, d?);
+        // Calibrations time thin products of real numbers.
+        let (c, z) = (c?.with_thin_of(&s, 2.0), z?.with_thin_of(&d, 2.0));
+        Some([s, d, c, z])
     }
 }
 

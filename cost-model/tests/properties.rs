@@ -3,7 +3,7 @@
 use cost_model::{
     CpuFacts, DEFAULT_THRESHOLD_WORK, Fingerprint, GpuFacts, Level, Measurements, Overheads,
     Prediction, Profile, Reason, Route, Sample, Side, Situation, TransferSample, TransferTimes,
-    Transfers, decide, predict, threshold_work,
+    Transfers, WholeCall, decide, predict, threshold_work,
 };
 use proptest::prelude::*;
 use routines::{Gate, Library, Op, Precision, Shape, family, option_letters, routed_in};
@@ -735,4 +735,27 @@ proptest! {
             prop_assert!(Profile::from_toml(&text[..cut]).is_err());
         }
     }
+}
+
+#[test]
+fn small_calls_have_a_fixed_cost_even_where_large_ones_hide_their_kernels() {
+    let call =
+        |upload_s: f64, kernel_s: f64, download_s: f64, fixed_s: f64, hidden: f64| WholeCall {
+            kernel_s,
+            upload_s,
+            download_s,
+            whole_s: fixed_s + upload_s + kernel_s + download_s - hidden * upload_s.min(kernel_s),
+        };
+    let calls = [
+        call(1e-4, 1e-5, 1e-4, 2e-4, 1.0),
+        call(2e-4, 1e-4, 1e-4, 2e-4, 1.0),
+        call(1e-3, 5e-4, 1e-3, 2e-4, 1.0),
+        call(1e-1, 1e-1, 1e-1, 0.0, 1.0),
+    ];
+    let overheads = Overheads::of(&calls, 0.5);
+    assert!((overheads.call_s - 2e-4).abs() < 1e-9, "{overheads:?}");
+    assert!((overheads.overlap - 1.0).abs() < 1e-9, "{overheads:?}");
+    assert_eq!(overheads.start_s, 0.5);
+    let none = Overheads::of(&[], 0.5);
+    assert!(none.call_s > 0.0 && none.overlap == 0.0);
 }

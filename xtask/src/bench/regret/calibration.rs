@@ -5,7 +5,7 @@ use super::random::Random;
 use super::workload::call;
 use cost_model::{
     Fingerprint, Measurements, Overheads, Profile, Sample, Side, TransferSample, TransferTimes,
-    Transfers,
+    Transfers, WholeCall,
 };
 use routines::{Op, Precision, family};
 
@@ -14,6 +14,8 @@ const CUBES: [u64; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 const FAMILY_CUBES: [u64; 4] = [128, 512, 1024, 2048];
 const THIN_EDGES: [u64; 3] = [512, 2048, 4096];
 const THIN: [u64; 2] = [1, 16];
+const THICKER: u64 = 128;
+const THICKER_EDGE: u64 = 2048;
 const WHOLE_CALLS: [u64; 7] = [64, 256, 512, 1024, 2048, 4096, 8192];
 const FRESH_BYTES_PER_S: f64 = 10e9;
 
@@ -23,11 +25,15 @@ const RUNS: usize = 5;
 fn shapes(precision: Precision) -> Vec<[u64; 3]> {
     let mut shapes: Vec<_> = CUBES.iter().map(|n| [*n; 3]).collect();
     if !precision.is_complex() {
-        for thin in THIN {
+        let mut thin = |thin, edge| {
+            shapes.extend([[thin, edge, edge], [edge, thin, edge], [edge, edge, thin]]);
+        };
+        for small in THIN {
             for edge in THIN_EDGES {
-                shapes.extend([[thin, edge, edge], [edge, thin, edge], [edge, edge, thin]]);
+                thin(small, edge);
             }
         }
+        thin(THICKER, THICKER_EDGE);
     }
     shapes
 }
@@ -82,8 +88,7 @@ pub fn scaled(machine: &Machine, cpu_factor: f64, gpu_factor: f64, random: &mut 
         }
     }
     let mut transfer_times = TransferTimes::default();
-    let mut call_s = f64::INFINITY;
-    let mut overlap = 0.0;
+    let mut calls = Vec::new();
     for n in WHOLE_CALLS {
         let shape = call(Op::Gemm, Precision::D, [n; 3]);
         let parts = machine.gpu_s(&shape, &moment);
@@ -94,9 +99,13 @@ pub fn scaled(machine: &Machine, cpu_factor: f64, gpu_factor: f64, random: &mut 
         transfer_times
             .from_device
             .push(TransferSample(shape.bytes_out() as u64, gpu_factor * down));
-        let beside_s = median(parts.whole_s) - up - down;
-        call_s = f64::min(call_s, beside_s);
-        overlap = (1.0 - beside_s / parts.kernel_s.min(up)).clamp(0.0, 1.0);
+        let kernel_s = median(parts.kernel_s);
+        calls.push(WholeCall {
+            kernel_s: gpu_factor * kernel_s,
+            upload_s: gpu_factor * up,
+            download_s: gpu_factor * down,
+            whole_s: gpu_factor * median(parts.whole_s),
+        });
     }
     Profile::new(Measurements {
         fingerprint: Fingerprint::default(),
@@ -108,11 +117,7 @@ pub fn scaled(machine: &Machine, cpu_factor: f64, gpu_factor: f64, random: &mut 
             fresh_bytes_per_s: FRESH_BYTES_PER_S,
         },
         transfer_times,
-        overheads: Overheads {
-            call_s: gpu_factor * call_s.max(1e-6),
-            start_s: 1.0,
-            overlap,
-        },
+        overheads: Overheads::of(&calls, 1.0),
         cpu,
         gpu,
     })
