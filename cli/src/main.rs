@@ -1,4 +1,7 @@
-//! `gpu-offload`: runs programs on the drop-in libraries, says what they would do, calibrates.
+//! `gpu-offload`: the drop-in libraries from the command line. It runs programs on them (`run`, `env`), puts
+//! environments on them and back (`install`, `uninstall`), tells which BLAS is really in use (`doctor`), what is
+//! installed and where calls would go (`status`, `explain`), measures the machine (`calibrate`), shows where a program's
+//! calls went (`report`) and whether the GPU's results are right (`verify`).
 //!
 //! The command line only; what it reports comes from the engine, what it decides from the cost model.
 //!
@@ -20,6 +23,7 @@ macro_rules! say {
 pub(crate) use say;
 
 mod calibrate;
+mod child;
 mod completions;
 mod doctor;
 mod env;

@@ -1,6 +1,7 @@
 //! `gpu-offload verify CMD…`: each heavy call of a command on both sides; the command has the CPU's results, and the
 //! worst of the GPU's are told by routine.
 
+use crate::child;
 use crate::log_file::{self, Event, Verified};
 use crate::run::{flops, not_started, prepared, shell_status};
 use anyhow::{Context, Result};
@@ -120,7 +121,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(threshold) = args.threshold {
         command.env("GPU_OFFLOAD_THRESHOLD", threshold.to_string());
     }
-    let status = match command.status() {
+    let status = match child::status(&mut command) {
         Ok(status) => shell_status(status),
         Err(error) => return Ok(ExitCode::from(not_started(&command, &error))),
     };

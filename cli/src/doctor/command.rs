@@ -7,6 +7,7 @@
 use super::Report;
 use super::limits::Limits;
 use super::process::{Loaded, add, threads};
+use crate::child;
 use crate::prefix;
 use crate::run::{audit, not_started, shell_status};
 use anyhow::{Context, Result};
@@ -30,7 +31,7 @@ pub fn observe(command: &[OsString]) -> Result<(Report, u8)> {
             audit(&prefix::hook()?, std::env::var_os("LD_AUDIT")),
         )
         .env(LIST_VARIABLE, &list.0);
-    let status = match started.status() {
+    let status = match child::status(&mut started) {
         Ok(status) => status,
         Err(error) => return Ok((Report::default(), not_started(&started, &error))),
     };

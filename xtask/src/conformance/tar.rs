@@ -195,6 +195,21 @@ fn doctor(prefix: &Path, linked: &Path, work: &Scratch) -> Result<Tally> {
         }
         sum.check(got == Some(status));
     }
+    // Ctrl-C reaches the whole group; the command decides what becomes of it, and is reported on all the same.
+    for (line, status) in [
+        ("trap 'exit 3' INT; kill -INT 0; exit 4", 3),
+        ("kill -INT 0; sleep 9", 130),
+    ] {
+        fs::remove_file(&report)?;
+        let client = Client::new("setsid", &[]).arg("--wait").arg(&tool);
+        let client = client.args(["doctor", "--json", "--output"]).arg(&report);
+        let ended = client.args(["--", "sh", "-c", line]).run()?;
+        let got = ended.status.and_then(|s| s.code());
+        if got != Some(status) || !report.exists() {
+            println!("  doctor -- sh -c {line:?}: {}", ended.how());
+        }
+        sum.check(got == Some(status) && report.exists());
+    }
     let absent = doctor().arg("/no such program").run()?;
     sum.check(absent.status.and_then(|s| s.code()) == Some(127));
     // Nothing stays open in the command, and nothing is printed.
