@@ -692,7 +692,17 @@ mod tests {
     #[test]
     fn every_precision_has_cubes_and_the_real_ones_thin_shapes() {
         for p in Precision::ALL {
-            assert_eq!(shapes(p).len(), if p.is_complex() { 8 } else { 8 + 18 });
+            let shapes = shapes(p);
+            let edges = |thin| {
+                shapes
+                    .iter()
+                    .filter(|s| s.0 == thin && s.1 == s.2 && s.1 > thin)
+                    .count()
+            };
+            let expected = if p.is_complex() { [0; 3] } else { [3, 3, 1] };
+            assert_eq!([1, 16, 128].map(edges), expected);
+            // Thin in each of the three directions.
+            assert_eq!(shapes.len(), 8 + 3 * expected.iter().sum::<usize>());
         }
     }
 }

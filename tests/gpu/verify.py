@@ -25,6 +25,8 @@ arguments.add_argument("--prefix", default=os.path.join(HERE, "prefix"), help="t
 arguments.add_argument("--sizes", default="300,1000", help="orders; the first with every kind of matrix, others with random and graded ones")
 arguments.add_argument("--large", type=int, default=0, metavar="N", help="an order for the quicker routines in float64")
 arguments.add_argument("--threads", type=int, default=min(16, os.cpu_count() or 1), help="CPU threads")
+arguments.add_argument("--kinds", default=",".join(KINDS), help="of matrices of the first size")
+arguments.add_argument("--deadline", type=int, default=900, metavar="S", help="seconds after which the calls end and are judged as far as they came")
 arguments.add_argument("--out", help="file for the findings as JSON")
 arguments.add_argument("--sim", metavar="DIR", help="folder of the simulated CUDA")
 arguments.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -170,7 +172,7 @@ def child():
 
     faulthandler.enable()
     for i, n in enumerate(int(n) for n in options.sizes.split(",")):
-        for kind in KINDS if i == 0 else KINDS[:2]:
+        for kind in options.kinds.split(",") if i == 0 else KINDS[:2]:
             for precision in "sdcz":
                 calls(n, kind, precision, quick=i > 0)
     if options.large:
@@ -186,8 +188,8 @@ def parent():
     place = kit.Place(options.prefix, tempfile.mkdtemp(prefix="gpu-offload-"), options.threads, [options.sim] if options.sim else [])
     report = options.out or os.path.join(place.scratch, "verify.json")
     tool = os.path.join(options.prefix, "bin/gpu-offload")
-    command = [tool, "verify", "--threshold", "0", "--json", report, sys.executable, os.path.abspath(__file__), "--child"]
-    command += ["--sizes", options.sizes, "--large", str(options.large)]
+    command = ["timeout", str(options.deadline), tool, "verify", "--threshold", "0", "--json", report, sys.executable, os.path.abspath(__file__), "--child"]
+    command += ["--sizes", options.sizes, "--large", str(options.large), "--kinds", options.kinds]
     done = subprocess.run(command, env=place.environment(SIM_CUDA_DELAYS="none"), capture_output=True, text=True, errors="replace")
     complete = COMPLETE in done.stdout
     rows.add("all calls", complete, COMPLETE if complete else (done.stdout + done.stderr)[-1500:])
