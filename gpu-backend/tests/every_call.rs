@@ -232,7 +232,7 @@ fn every_call_fails(kind: &str) {
     let (_guard, sim) = alone();
     let mut tally = Tally::default();
     let started = Instant::now();
-    for (number, op) in call::Op::LEVEL3.into_iter().enumerate() {
+    for (number, op) in Op::LEVEL3.into_iter().enumerate() {
         for in_core in [true, false] {
             let case = Case::new(&sim, number, op, in_core);
             inject_all(&sim, &case, kind, &mut tally);
