@@ -9,7 +9,7 @@ mod view;
 
 pub use lapack::{LapackCall, MAX_LETTERS, MAX_MATRICES, MAX_VECTORS, Matrix, Vector, VectorKind};
 pub use region::{Area, OutRegion, PartitionError, Rectangle, TileMut};
-pub use routines::{Diag, Op, Precision, Side, Trans, Uplo, option_letters};
+pub use routines::{Diag, Op, Precision, Scalars, Side, Trans, Uplo, option_letters};
 pub use view::{MatMut, MatRef};
 
 /// A scalar argument (alpha, beta), widened to f64, which is exact for f32.

@@ -5,7 +5,7 @@
 
 use crate::curve::{Below, Curve, GemmCurves};
 use crate::profile::{SLOTS, Sample, index, routine, slot};
-use routines::{Arg, Dims, Family, Library, Op, Precision, Shape, families, family};
+use routines::{Arg, Dims, Family, Library, Op, Options, Precision, Shape, families, family};
 
 /// What the first call of LAPACK on the GPU takes in a process, besides the GPU's start: cuSOLVER is loaded and gets a
 /// handle. With its file in memory that took 0.04 s (dpotrf n = 6000 after products, H200 machine, 2026-12-02), read from
@@ -29,6 +29,12 @@ fn has_vectors(is_job: [bool; 4], letters: [u8; 4]) -> bool {
         .filter(|(is_job, letter)| *is_job && *letter != 0)
         .peekable();
     jobs.peek().is_none() || jobs.any(|(_, letter)| letter != b'N')
+}
+
+/// Whether a call asks for the whole spectrum, in families where an option says so.
+fn is_whole(op: Op, precision: Precision, letters: [u8; 4]) -> bool {
+    let options = Options::new(family(op), precision, letters);
+    !matches!(options.letter("range"), b'V' | b'I')
 }
 
 /// For each option letter of a routine, whether it is a job option.
@@ -123,10 +129,10 @@ const fn job(guess: Guess, cpu: f64, gpu: f64) -> Guess {
 /// From the kernels' times of docs/performance/lapack.md (H200, n = 2048 to 8192) and of 16 CPU threads at n = 4000
 /// there (2026-12-02): potrf 65 ms, getrf 99, geqrf 427, syevd 2355, gesdd 7449, geev 14038 against 155 of the
 /// product. The CPU's efficiency is a third higher than measured, since fewer threads lose less; the GPU is charged
-/// [`UNMEASURED`] on top. What has no figure there (potri, trtri, lauum, gelqf, gels, orgqr, ormqr, syevr, gesvd, the
-/// solves) is chosen after its kin; gelsd and gelss take gesdd's time on the GPU, and 12 to 14 s on the CPU at n = 6000
-/// (gelsd, NumPy's lstsq); values alone are guesses, but for gesdd, which takes as long on the GPU.
-const GUESSES: [Guess; 24] = [
+/// [`UNMEASURED`] on top. What has no figure there (potri, trtri, lauum, gelqf, gels, orgqr, ormqr, syevr, syevx, sygv,
+/// gesvd, the solves) is chosen after its kin; gelsd and gelss take gesdd's time on the GPU, and 12 to 14 s on the CPU at
+/// n = 6000 (gelsd, NumPy's lstsq); values alone are guesses, but for gesdd, which takes as long on the GPU.
+const GUESSES: [Guess; 28] = [
     guess(Op::Potrf, 0.5, 0.75, 0.4e-6),
     guess(Op::Posv, 0.5, 0.6, 0.6e-6),
     guess(Op::Potri, 0.5, 0.4, 3e-6),
@@ -148,6 +154,10 @@ const GUESSES: [Guess; 24] = [
     job(guess(Op::Syev, 0.2, 0.0915, 13e-6), 0.15, 0.6),
     job(guess(Op::Syevd, 0.2, 0.0915, 13e-6), 0.25, 0.6),
     job(guess(Op::Syevr, 0.2, 0.065, 13e-6), 0.35, 0.8),
+    job(guess(Op::Syevx, 0.2, 0.065, 13e-6), 0.35, 0.8),
+    job(guess(Op::Sygv, 0.25, 0.0915, 13e-6), 0.2, 0.6),
+    job(guess(Op::Sygvd, 0.25, 0.0915, 13e-6), 0.3, 0.6),
+    job(guess(Op::Sygvx, 0.25, 0.065, 13e-6), 0.4, 0.8),
     job(guess(Op::Gesdd, 0.125, 0.067, 31e-6), 0.25, 1.0),
     job(guess(Op::Gesvd, 0.125, 0.12, 31e-6), 0.15, 1.0),
     job(guess(Op::Geev, 0.2, 0.042, 291e-6), 0.35, 0.8),
@@ -258,7 +268,9 @@ impl LapackCurves {
             return None;
         }
         let is_job = self.job_letters[slot(shape.op, shape.precision)];
-        let vectors = has_vectors(is_job, shape.letters);
+        // The CPU computes the vectors that are asked for; how many is not known, and may be none.
+        let vectors = has_vectors(is_job, shape.letters)
+            && (self.side == SideOf::Gpu || is_whole(shape.op, shape.precision, shape.letters));
         let curve = |vectors| self.curves[place(shape.op, shape.precision, vectors)].as_ref();
         let x = shape.flops();
         if let Some(curve) = curve(vectors) {

@@ -17,7 +17,7 @@ use crate::execute::{
 use crate::kernel::{Arithmetic, DeviceKernel, OnDevice, environment_asks_otherwise};
 use crate::overlap::overlaps;
 use crate::plan::keeping::keeping_pays;
-use crate::plan::lapack::{Elements, HostVector, Plan, Role, has_polar, plan};
+use crate::plan::lapack::{Elements, HostVector, Made, Plan, Role, Wanted, has_polar, plan};
 use crate::plan::program::{Kernel, Operand, Program};
 use crate::rank;
 use crate::result::DeviceAddress;
@@ -29,6 +29,7 @@ use call::{
     Diag, Failure, LapackCall, Level3Call, MatMut, MatRef, Matrix, Op, Precision, Scalar, Side,
     Timing, Trans, Vector, VectorKind,
 };
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -254,13 +255,9 @@ fn attempt(
             let from = call.vectors[number].as_ref();
             short.fill(from.ok_or_else(|| internal("no such vector"))?, call.n)?;
         }
-        match vector.role {
-            Role::Found(_) => short.words[0] = call.n as u64,
-            Role::Support(_) => {
-                let pairs = [1, call.n as u64].into_iter().cycle();
-                short.words.iter_mut().zip(pairs).for_each(|(w, x)| *w = x);
-            }
-            _ => {}
+        if let Role::Made(_, Made::Supports) = vector.role {
+            let pairs = [1, call.n as u64].into_iter().cycle();
+            short.words.iter_mut().zip(pairs).for_each(|(w, x)| *w = x);
         }
         shorts.push(short);
     }
@@ -272,9 +269,14 @@ fn attempt(
             .steps()
             .flat_map(|s| &s.downloads)
             .any(|d| d.to == MATRICES[number]);
-        if let (true, Some(Matrix::InOut(view))) = (comes_back, &call.matrices[number]) {
-            *scratch = Some(device.scratch.take(view.packed_bytes())?);
-        }
+        let room = match &call.matrices[number] {
+            Some(Matrix::InOut(view)) if comes_back => view.packed_bytes(),
+            Some(Matrix::Out(view)) if in_an_interval(plan) == Some(MATRICES[number]) => {
+                view.packed_bytes()
+            }
+            _ => continue,
+        };
+        *scratch = Some(device.scratch.take(room)?);
     }
     let done = stream(
         device,
@@ -428,14 +430,28 @@ fn stream<'d>(
         ran.bytes_out += first.bytes_out;
         judge(call, plan, shorts)?;
     }
-    let vectors = answers(call, shorts)?;
-    let copy_s = commit(ran.guard, work)?;
+    let wanted = wanted(call, plan, shorts);
+    let vectors = answers(call, shorts, wanted.as_ref())?;
+    let mut copy_s = commit(ran.guard, work)?;
     for (number, bytes) in vectors {
         if let Some(Vector { data, .. }) = &mut call.vectors[number]
             && let Matrix::Out(view) | Matrix::InOut(view) = data
         {
             view.write_column_piece(0, 0, &bytes);
         }
+    }
+    if let Some(number) = MATRICES
+        .iter()
+        .position(|m| in_an_interval(plan) == Some(*m))
+        && let (Some(Matrix::Out(z)), Some(scratch)) =
+            (&mut call.matrices[number], &scratches[number])
+        && let Some(all) = scratch.matrix(z.rows(), z.cols(), elem_bytes)
+    {
+        let begun = Instant::now();
+        for (to, from) in wanted.into_iter().flatten().enumerate() {
+            z.write_column_piece(to, 0, all.column_piece(from, 0, all.rows()));
+        }
+        copy_s += begun.elapsed().as_secs_f64();
     }
     let bytes = (ran.bytes_in, ran.bytes_out);
     Ok(ran.reached.timing(start, bytes, copy_s))
@@ -483,7 +499,13 @@ fn run_program<'d>(
         bytes_out += bytes_of(&parts, elem_bytes);
         let whole = parts.iter().all(|(_, area)| *area == call::Area::Full);
         match (&mut call.matrices[number], &mut scratches[number]) {
-            (Some(Matrix::Out(view)), _) => {
+            (Some(Matrix::Out(view)), Some(scratch)) => {
+                let (rows, cols) = (view.rows(), view.cols());
+                let room = scratch.matrix_mut(rows, cols, elem_bytes);
+                let room = room.ok_or_else(|| internal("scratch too small"))?;
+                pieces.downloads.extend(owned(room, &parts, sources)?);
+            }
+            (Some(Matrix::Out(view)), None) => {
                 if whole && view.ld() <= 2 * view.rows() {
                     pieces.populate.extend(fresh(&view.address_range()));
                 }
@@ -578,7 +600,7 @@ fn count_rank(
     let rank = values.iter().take_while(|&&s| s > threshold).count();
     for short in shorts {
         match short.vector.role {
-            Role::Rank(_) => short.words[0] = rank as u64,
+            Role::Made(_, Made::Rank) => short.words[0] = rank as u64,
             Role::Reciprocals => {
                 let elem_bytes = short.elem_bytes;
                 let elements = short.words_mut().chunks_exact_mut(elem_bytes);
@@ -603,6 +625,33 @@ fn count_rank(
         }
     }
     Ok(())
+}
+
+/// The matrix whose first columns get the eigenvectors of an interval.
+fn in_an_interval(plan: &Plan) -> Option<Operand> {
+    match plan.wanted {
+        Some(Wanted::Interval { vectors, .. }) => vectors,
+        _ => None,
+    }
+}
+
+/// The numbers of the eigenvalues that the caller gets, from 0 on; `None` for all.
+fn wanted(call: &LapackCall<'_>, plan: &Plan, shorts: &[Short]) -> Option<Range<usize>> {
+    Some(match plan.wanted.as_ref()? {
+        Wanted::Numbers(numbers) => numbers.clone(),
+        Wanted::Interval {
+            low, high, values, ..
+        } => {
+            let (all, part) = (&shorts[*values], part_bytes(call.precision));
+            let up_to = |end: f64| {
+                (0..call.n)
+                    .take_while(|i| all.real(*i, part) <= end)
+                    .count()
+            };
+            let first = up_to(*low);
+            first..up_to(*high).max(first)
+        }
+    })
 }
 
 /// True if LAPACK computes with the matrix as it is: its largest element, of these bits, lies between
@@ -658,6 +707,26 @@ fn judge(call: &LapackCall<'_>, plan: &Plan, shorts: &[Short]) -> Result<(), Fai
             return Err(Failure::Unsupported(failed));
         }
     }
+    if matches!(call.op, Op::Sygv | Op::Sygvd | Op::Sygvx) {
+        let values = shorts.iter().find(|short| {
+            matches!(short.vector.role, Role::Out(_)) && short.vector.elements == Elements::Real
+        });
+        let values = values.ok_or_else(|| internal("no eigenvalues"))?;
+        let part = part_bytes(call.precision);
+        let largest = (0..call.n).map(|i| values.real(i, part).abs());
+        // NaN must win.
+        let largest = largest.fold(
+            0.0,
+            |most: f64, x| if x > most || x.is_nan() { x } else { most },
+        );
+        let bits = match part {
+            4 => u64::from((largest as f32).to_bits()),
+            _ => largest.to_bits(),
+        };
+        if !is_unscaled(bits, part) {
+            return Err(Failure::Unsupported("a reduced matrix that LAPACK scales"));
+        }
+    }
     if call.op == Op::Geev && !call.precision.is_complex() {
         let outputs = plan.vectors.iter().zip(shorts);
         let values: Vec<&Short> = outputs
@@ -693,21 +762,34 @@ fn are_paired(n: usize, at: impl Fn(usize) -> (f64, f64)) -> bool {
     true
 }
 
-/// The short results as the caller's library has them, by the number of its vector.
-fn answers(call: &LapackCall<'_>, shorts: &[Short]) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
+/// The short results as the caller's library has them, by the number of its vector; of eigenvalues the wanted ones.
+fn answers(
+    call: &LapackCall<'_>,
+    shorts: &mut [Short],
+    wanted: Option<&Range<usize>>,
+) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
     let mut answers = Vec::new();
     for short in shorts {
-        let (Role::Out(number) | Role::Found(number) | Role::Support(number) | Role::Rank(number)) =
-            short.vector.role
-        else {
+        let (Role::Out(number) | Role::Made(number, _)) = short.vector.role else {
             continue;
         };
+        let mut elements = 0..short.vector.len;
+        match (short.vector.role, wanted) {
+            (Role::Made(_, Made::Count), wanted) => {
+                short.words[0] = wanted.map_or(call.n, Range::len) as u64;
+            }
+            (Role::Made(_, Made::Converged), Some(wanted)) => elements = 0..wanted.len(),
+            (Role::Out(_), Some(wanted)) if short.vector.elements == Elements::Real => {
+                elements = wanted.clone();
+            }
+            _ => {}
+        }
         let to = call.vectors[number].as_ref();
         let to = to.ok_or_else(|| internal("no such vector"))?;
         let (rows, elem_bytes) = (to.data.as_ref().rows(), to.data.as_ref().elem_bytes());
         let bytes = match (short.vector.elements, to.kind, elem_bytes) {
             (Elements::Pivots, VectorKind::Integer, 4) => {
-                let pivots = (0..short.vector.len).map(|i| i32::try_from(short.int(i)));
+                let pivots = elements.map(|i| i32::try_from(short.int(i)));
                 let pivots: Result<Vec<i32>, _> = pivots.collect();
                 let pivots = pivots.map_err(|_| internal("a pivot beyond 32 bits"))?;
                 pivots
@@ -715,7 +797,9 @@ fn answers(call: &LapackCall<'_>, shorts: &[Short]) -> Result<Vec<(usize, Vec<u8
                     .flat_map(|pivot| pivot.to_ne_bytes())
                     .collect()
             }
-            _ if elem_bytes == short.elem_bytes => short.bytes().to_vec(),
+            _ if elem_bytes == short.elem_bytes => {
+                short.bytes()[elements.start * elem_bytes..elements.end * elem_bytes].to_vec()
+            }
             _ => return Err(internal("a vector of another type")),
         };
         if rows < short.vector.len {

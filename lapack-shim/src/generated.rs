@@ -91,6 +91,22 @@ static SSYEVR_WORK: AtomicU64 = AtomicU64::new(0);
 static DSYEVR_WORK: AtomicU64 = AtomicU64::new(0);
 static CHEEVR_WORK: AtomicU64 = AtomicU64::new(0);
 static ZHEEVR_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYGV_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYGV_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEGV_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEGV_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYGVX_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYGVX_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEGVX_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEGVX_WORK: AtomicU64 = AtomicU64::new(0);
 static SGESDD_WORK: AtomicU64 = AtomicU64::new(0);
 static DGESDD_WORK: AtomicU64 = AtomicU64::new(0);
 static CGESDD_WORK: AtomicU64 = AtomicU64::new(0);
@@ -105,7 +121,7 @@ static CGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The threshold words of this library, one a routine.
-pub(crate) static THRESHOLDS: [Threshold; 96] = [
+pub(crate) static THRESHOLDS: [Threshold; 112] = [
     Threshold::new(13, b'S', 1, &SGETRF_WORK),
     Threshold::new(13, b'D', 1, &DGETRF_WORK),
     Threshold::new(13, b'C', 3, &CGETRF_WORK),
@@ -190,6 +206,22 @@ pub(crate) static THRESHOLDS: [Threshold; 96] = [
     Threshold::new(39, b'D', 4, &DSYEVR_WORK),
     Threshold::new(39, b'C', 14, &CHEEVR_WORK),
     Threshold::new(39, b'Z', 14, &ZHEEVR_WORK),
+    Threshold::new(40, b'S', 4, &SSYEVX_WORK),
+    Threshold::new(40, b'D', 4, &DSYEVX_WORK),
+    Threshold::new(40, b'C', 14, &CHEEVX_WORK),
+    Threshold::new(40, b'Z', 14, &ZHEEVX_WORK),
+    Threshold::new(41, b'S', 11, &SSYGV_WORK),
+    Threshold::new(41, b'D', 11, &DSYGV_WORK),
+    Threshold::new(41, b'C', 48, &CHEGV_WORK),
+    Threshold::new(41, b'Z', 48, &ZHEGV_WORK),
+    Threshold::new(42, b'S', 7, &SSYGVD_WORK),
+    Threshold::new(42, b'D', 7, &DSYGVD_WORK),
+    Threshold::new(42, b'C', 28, &CHEGVD_WORK),
+    Threshold::new(42, b'Z', 28, &ZHEGVD_WORK),
+    Threshold::new(54, b'S', 6, &SSYGVX_WORK),
+    Threshold::new(54, b'D', 6, &DSYGVX_WORK),
+    Threshold::new(54, b'C', 23, &CHEGVX_WORK),
+    Threshold::new(54, b'Z', 23, &ZHEGVX_WORK),
     Threshold::new(43, b'S', 10, &SGESDD_WORK),
     Threshold::new(43, b'D', 10, &DGESDD_WORK),
     Threshold::new(43, b'C', 38, &CGESDD_WORK),
@@ -290,6 +322,22 @@ unsafe extern "C" {
     pub(crate) fn gpu_offload_cpu_dsyevr_();
     pub(crate) fn gpu_offload_cpu_cheevr_();
     pub(crate) fn gpu_offload_cpu_zheevr_();
+    pub(crate) fn gpu_offload_cpu_ssyevx_();
+    pub(crate) fn gpu_offload_cpu_dsyevx_();
+    pub(crate) fn gpu_offload_cpu_cheevx_();
+    pub(crate) fn gpu_offload_cpu_zheevx_();
+    pub(crate) fn gpu_offload_cpu_ssygv_();
+    pub(crate) fn gpu_offload_cpu_dsygv_();
+    pub(crate) fn gpu_offload_cpu_chegv_();
+    pub(crate) fn gpu_offload_cpu_zhegv_();
+    pub(crate) fn gpu_offload_cpu_ssygvd_();
+    pub(crate) fn gpu_offload_cpu_dsygvd_();
+    pub(crate) fn gpu_offload_cpu_chegvd_();
+    pub(crate) fn gpu_offload_cpu_zhegvd_();
+    pub(crate) fn gpu_offload_cpu_ssygvx_();
+    pub(crate) fn gpu_offload_cpu_dsygvx_();
+    pub(crate) fn gpu_offload_cpu_chegvx_();
+    pub(crate) fn gpu_offload_cpu_zhegvx_();
     pub(crate) fn gpu_offload_cpu_sgesdd_();
     pub(crate) fn gpu_offload_cpu_dgesdd_();
     pub(crate) fn gpu_offload_cpu_cgesdd_();
@@ -729,61 +777,141 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    sgesdd_ => gpu_offload_cpu_sgesdd_, SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[84], 9, &lapack::FORTRAN, None),
+    ssyevx_ => gpu_offload_cpu_ssyevx_, SSYEVX_ENTRY(lapack &SHIM, &THRESHOLDS[84], 17, &lapack::FORTRAN, None),
+    SSYEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    dsyevx_ => gpu_offload_cpu_dsyevx_, DSYEVX_ENTRY(lapack &SHIM, &THRESHOLDS[85], 17, &lapack::FORTRAN, None),
+    DSYEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    cheevx_ => gpu_offload_cpu_cheevx_, CHEEVX_ENTRY(lapack &SHIM, &THRESHOLDS[86], 18, &lapack::FORTRAN, None),
+    CHEEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    zheevx_ => gpu_offload_cpu_zheevx_, ZHEEVX_ENTRY(lapack &SHIM, &THRESHOLDS[87], 18, &lapack::FORTRAN, None),
+    ZHEEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    ssygv_ => gpu_offload_cpu_ssygv_, SSYGV_ENTRY(lapack &SHIM, &THRESHOLDS[88], 8, &lapack::FORTRAN, None),
+    SSYGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    dsygv_ => gpu_offload_cpu_dsygv_, DSYGV_ENTRY(lapack &SHIM, &THRESHOLDS[89], 8, &lapack::FORTRAN, None),
+    DSYGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    chegv_ => gpu_offload_cpu_chegv_, CHEGV_ENTRY(lapack &SHIM, &THRESHOLDS[90], 9, &lapack::FORTRAN, None),
+    CHEGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    zhegv_ => gpu_offload_cpu_zhegv_, ZHEGV_ENTRY(lapack &SHIM, &THRESHOLDS[91], 9, &lapack::FORTRAN, None),
+    ZHEGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    ssygvd_ => gpu_offload_cpu_ssygvd_, SSYGVD_ENTRY(lapack &SHIM, &THRESHOLDS[92], 10, &lapack::FORTRAN, None),
+    SSYGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    dsygvd_ => gpu_offload_cpu_dsygvd_, DSYGVD_ENTRY(lapack &SHIM, &THRESHOLDS[93], 10, &lapack::FORTRAN, None),
+    DSYGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    chegvd_ => gpu_offload_cpu_chegvd_, CHEGVD_ENTRY(lapack &SHIM, &THRESHOLDS[94], 12, &lapack::FORTRAN, None),
+    CHEGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    zhegvd_ => gpu_offload_cpu_zhegvd_, ZHEGVD_ENTRY(lapack &SHIM, &THRESHOLDS[95], 12, &lapack::FORTRAN, None),
+    ZHEGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    ssygvx_ => gpu_offload_cpu_ssygvx_, SSYGVX_ENTRY(lapack &SHIM, &THRESHOLDS[96], 20, &lapack::FORTRAN, None),
+    SSYGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    dsygvx_ => gpu_offload_cpu_dsygvx_, DSYGVX_ENTRY(lapack &SHIM, &THRESHOLDS[97], 20, &lapack::FORTRAN, None),
+    DSYGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    chegvx_ => gpu_offload_cpu_chegvx_, CHEGVX_ENTRY(lapack &SHIM, &THRESHOLDS[98], 21, &lapack::FORTRAN, None),
+    CHEGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    zhegvx_ => gpu_offload_cpu_zhegvx_, ZHEGVX_ENTRY(lapack &SHIM, &THRESHOLDS[99], 21, &lapack::FORTRAN, None),
+    ZHEGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    sgesdd_ => gpu_offload_cpu_sgesdd_, SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[100], 9, &lapack::FORTRAN, None),
     SGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dgesdd_ => gpu_offload_cpu_dgesdd_, DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[85], 9, &lapack::FORTRAN, None),
+    dgesdd_ => gpu_offload_cpu_dgesdd_, DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[101], 9, &lapack::FORTRAN, None),
     DGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cgesdd_ => gpu_offload_cpu_cgesdd_, CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[86], 10, &lapack::FORTRAN, None),
+    cgesdd_ => gpu_offload_cpu_cgesdd_, CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[102], 10, &lapack::FORTRAN, None),
     CGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zgesdd_ => gpu_offload_cpu_zgesdd_, ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[87], 10, &lapack::FORTRAN, None),
+    zgesdd_ => gpu_offload_cpu_zgesdd_, ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[103], 10, &lapack::FORTRAN, None),
     ZGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    sgesvd_ => gpu_offload_cpu_sgesvd_, SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[88], 10, &lapack::FORTRAN, None),
+    sgesvd_ => gpu_offload_cpu_sgesvd_, SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[104], 10, &lapack::FORTRAN, None),
     SGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    dgesvd_ => gpu_offload_cpu_dgesvd_, DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[89], 10, &lapack::FORTRAN, None),
+    dgesvd_ => gpu_offload_cpu_dgesvd_, DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[105], 10, &lapack::FORTRAN, None),
     DGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    cgesvd_ => gpu_offload_cpu_cgesvd_, CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[90], 11, &lapack::FORTRAN, None),
+    cgesvd_ => gpu_offload_cpu_cgesvd_, CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[106], 11, &lapack::FORTRAN, None),
     CGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    zgesvd_ => gpu_offload_cpu_zgesvd_, ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[91], 11, &lapack::FORTRAN, None),
+    zgesvd_ => gpu_offload_cpu_zgesvd_, ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[107], 11, &lapack::FORTRAN, None),
     ZGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    sgeev_ => gpu_offload_cpu_sgeev_, SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[92], 10, &lapack::FORTRAN, None),
+    sgeev_ => gpu_offload_cpu_sgeev_, SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[108], 10, &lapack::FORTRAN, None),
     SGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    dgeev_ => gpu_offload_cpu_dgeev_, DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[93], 10, &lapack::FORTRAN, None),
+    dgeev_ => gpu_offload_cpu_dgeev_, DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[109], 10, &lapack::FORTRAN, None),
     DGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    cgeev_ => gpu_offload_cpu_cgeev_, CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[94], 10, &lapack::FORTRAN, None),
+    cgeev_ => gpu_offload_cpu_cgeev_, CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[110], 10, &lapack::FORTRAN, None),
     CGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    zgeev_ => gpu_offload_cpu_zgeev_, ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[95], 10, &lapack::FORTRAN, None),
+    zgeev_ => gpu_offload_cpu_zgeev_, ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[111], 10, &lapack::FORTRAN, None),
     ZGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );

@@ -436,6 +436,29 @@ const SYGV_COMMON: &[Arg] = &[
     WORK,
     LWORK,
 ];
+/// sygvx up to lwork; b returns its Cholesky factor.
+const SYGVX_COMMON: &[Arg] = &[
+    int("itype"),
+    JOBZ,
+    letter("range", "AVI"),
+    UPLO,
+    N_,
+    triangle("a", Destroyed),
+    LDA,
+    triangle("b", InOut),
+    LDB,
+    real("vl"),
+    real("vu"),
+    int("il"),
+    int("iu"),
+    real("abstol"),
+    int_out("m"),
+    reals("w", N, Out),
+    square("z", Out),
+    ld("ldz"),
+    WORK,
+    LWORK,
+];
 /// What follows lwork in the divide-and-conquer drivers.
 const REAL_TAIL: &[Arg] = &[IWORK, LIWORK, Info];
 const COMPLEX_TAIL: &[Arg] = &[RWORK, LRWORK, IWORK, LIWORK, Info];
@@ -1170,11 +1193,14 @@ pub(crate) const FAMILIES: &[Family] = &[
         "heevx",
         from(
             "LAPACK 3.12; LAWN 41 (sytrd, ormtr)",
-            differing(
-                Op::Syevx,
-                joined!(Arg: SYEVX_COMMON, &[WORK, LWORK, IWORK, IFAIL, Info]),
-                joined!(Arg: SYEVX_COMMON, &[WORK, LWORK, RWORK, IWORK, IFAIL, Info]),
-                SYEVR,
+            gated(
+                NNN,
+                differing(
+                    Op::Syevx,
+                    joined!(Arg: SYEVX_COMMON, &[WORK, LWORK, IWORK, IFAIL, Info]),
+                    joined!(Arg: SYEVX_COMMON, &[WORK, LWORK, RWORK, IWORK, IFAIL, Info]),
+                    SYEVR,
+                ),
             ),
         ),
     ),
@@ -1182,11 +1208,14 @@ pub(crate) const FAMILIES: &[Family] = &[
         "hegv",
         from(
             "LAPACK 3.12; LAWN 41 (potrf, trsm) and syev; sygst n^3",
-            differing(
-                Op::Sygv,
-                joined!(Arg: SYGV_COMMON, &[Info]),
-                joined!(Arg: SYGV_COMMON, &[RWORK, Info]),
-                sum!(POTRF, SYGST, SYEV, TRSM_N),
+            gated(
+                NNN,
+                differing(
+                    Op::Sygv,
+                    joined!(Arg: SYGV_COMMON, &[Info]),
+                    joined!(Arg: SYGV_COMMON, &[RWORK, Info]),
+                    sum!(POTRF, SYGST, SYEV, TRSM_N),
+                ),
             ),
         ),
     ),
@@ -1194,11 +1223,29 @@ pub(crate) const FAMILIES: &[Family] = &[
         "hegvd",
         from(
             "LAPACK 3.12; LAWN 41 (potrf, trsm) and syevd; sygst n^3",
-            differing(
-                Op::Sygvd,
-                joined!(Arg: SYGV_COMMON, REAL_TAIL),
-                joined!(Arg: SYGV_COMMON, COMPLEX_TAIL),
-                sum!(POTRF, SYGST, SYEVD, TRSM_N),
+            gated(
+                NNN,
+                differing(
+                    Op::Sygvd,
+                    joined!(Arg: SYGV_COMMON, REAL_TAIL),
+                    joined!(Arg: SYGV_COMMON, COMPLEX_TAIL),
+                    sum!(POTRF, SYGST, SYEVD, TRSM_N),
+                ),
+            ),
+        ),
+    ),
+    complex_named(
+        "hegvx",
+        from(
+            "LAPACK 3.12; LAWN 41 (potrf, trsm) and syevx; sygst n^3",
+            gated(
+                NNN,
+                differing(
+                    Op::Sygvx,
+                    joined!(Arg: SYGVX_COMMON, &[IWORK, IFAIL, Info]),
+                    joined!(Arg: SYGVX_COMMON, &[RWORK, IWORK, IFAIL, Info]),
+                    sum!(POTRF, SYGST, SYEVR, TRSM_N),
+                ),
             ),
         ),
     ),

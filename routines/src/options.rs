@@ -109,6 +109,13 @@ impl<'a> Options<'a> {
         named.find_map(|(arg, value)| (arg.name() == name).then_some(value))
     }
 
+    /// il and iu, where the routine has them and both are positive and in order.
+    fn numbers(&self) -> Option<(u64, u64)> {
+        let positive = |name| u64::try_from(self.int(name)?).ok().filter(|i| *i > 0);
+        let (il, iu) = (positive("il")?, positive("iu")?);
+        (il <= iu).then_some((il, iu))
+    }
+
     /// The letter of the option with this name, 0 where the routine lacks it.
     pub fn letter(&self, name: &str) -> u8 {
         let args = self.family.args_of(self.precision).iter();
@@ -134,9 +141,6 @@ impl<'a> Options<'a> {
             && match self.family.op {
                 // A holds one set of vectors only.
                 Op::Gesvd => (self.letter("jobu"), self.letter("jobvt")) != (b'O', b'O'),
-                // The values of a part of the spectrum differ from the whole one's in rounding, in order
-                // and in number.
-                Op::Syevr => self.letter("range") == b'A',
                 _ => true,
             }
     }
@@ -151,12 +155,7 @@ impl<'a> Options<'a> {
         let range = match self.letter("range") {
             // NaN is legal, but in no order.
             b'V' => self.real("vl") < self.real("vu"),
-            b'I' => match (self.int("il"), self.int("iu")) {
-                (Some(il), Some(iu)) => {
-                    il >= 1 && il <= iu && u64::try_from(iu).is_ok_and(|iu| iu <= dims.n)
-                }
-                _ => false,
-            },
+            b'I' => self.numbers().is_some_and(|(_, iu)| iu <= dims.n),
             _ => true,
         };
         sizes
@@ -199,7 +198,14 @@ impl<'a> Options<'a> {
                 b'S' => Some((least, dims.n)),
                 _ => None,
             },
-            (Op::Syevr, "z") => (self.letter("jobz") == b'V').then_some((dims.n, dims.n)),
+            (Op::Syevr | Op::Syevx | Op::Sygvx, "z") => {
+                // Of an interval no more columns than the values in it need be there.
+                let columns = match self.numbers() {
+                    Some((il, iu)) if self.letter("range") == b'I' => iu + 1 - il,
+                    _ => dims.n,
+                };
+                (self.letter("jobz") == b'V').then_some((dims.n, columns))
+            }
             (Op::Geev, "vl") => (self.letter("jobvl") == b'V').then_some((dims.n, dims.n)),
             (Op::Geev, "vr") => (self.letter("jobvr") == b'V').then_some((dims.n, dims.n)),
             _ => {
@@ -216,11 +222,20 @@ impl<'a> Options<'a> {
     pub fn vector(&self, arg: &Arg, dims: &Dims) -> Option<u64> {
         match *arg {
             Arg::Vector { len, .. } => Some(dims.get(len)),
-            // Filled by the routine that computes the vectors.
+            // Filled by the routine that computes the vectors, of the whole spectrum only.
             Arg::IntVector {
                 name: "isuppz",
                 len,
                 ..
+            } => {
+                let whole = match self.letter("range") {
+                    b'I' => self.numbers() == Some((1, dims.n)),
+                    range => range == b'A',
+                };
+                (whole && self.letter("jobz") == b'V').then(|| dims.get(len))
+            }
+            Arg::IntVector {
+                name: "ifail", len, ..
             } => (self.letter("jobz") == b'V').then(|| dims.get(len)),
             Arg::IntVector { len, .. } => Some(dims.get(len)),
             _ => None,
@@ -292,6 +307,36 @@ mod tests {
         assert_eq!(gesvd(b"AN", "vt", tall), None);
     }
 
+    /// From the comments of dsyevr.f and dsyevx.f.
+    #[test]
+    fn vectors_and_supports_by_range() {
+        let shapes = |op, letters: &str, il, iu| {
+            let ints = [il, iu, 0];
+            let options =
+                Options::new(family(op), Precision::D, option_letters(letters)).with(Scalars {
+                    ints,
+                    ..Scalars::default()
+                });
+            let args = family(op).args.iter();
+            let (mut z, mut last) = (None, None);
+            args.for_each(|arg| match arg {
+                Arg::Matrix { name: "z", .. } => z = options.matrix(arg, &dims(5, 5)),
+                Arg::IntVector { name, .. } if *name != "m" => {
+                    last = options.vector(arg, &dims(5, 5))
+                }
+                _ => {}
+            });
+            (z, last)
+        };
+        assert_eq!(shapes(Op::Syevr, "VAU", 0, 0), (Some((5, 5)), Some(10)));
+        assert_eq!(shapes(Op::Syevr, "VIU", 1, 5), (Some((5, 5)), Some(10)));
+        assert_eq!(shapes(Op::Syevr, "VIU", 2, 4), (Some((5, 3)), None));
+        assert_eq!(shapes(Op::Syevr, "VVU", 0, 0), (Some((5, 5)), None));
+        assert_eq!(shapes(Op::Syevr, "NAU", 0, 0), (None, None));
+        assert_eq!(shapes(Op::Syevx, "VIU", 2, 4), (Some((5, 3)), Some(5)));
+        assert_eq!(shapes(Op::Syevx, "NIU", 2, 4), (None, None));
+    }
+
     #[test]
     fn a_holds_vectors_only_with_option_o() {
         let intent = |op, letters| {
@@ -320,7 +365,7 @@ mod tests {
         assert!(!routed(Op::Gesvd, Precision::D, b"O"));
         assert!(!routed(Op::Gesvd, Precision::D, b"OAA"));
         assert!(routed(Op::Syevr, Precision::Z, b"NAL"));
-        assert!(!routed(Op::Syevr, Precision::Z, b"NIL"));
+        assert!(routed(Op::Syevr, Precision::Z, b"NIL"));
         assert!(routed(Op::Ormqr, Precision::Z, b"LC"));
         assert!(!routed(Op::Ormqr, Precision::Z, b"LT"));
         assert!(routed(Op::Getrf, Precision::S, b""));
@@ -401,12 +446,7 @@ mod tests {
                     let routed = Options::new(row, precision, letters).are_routed();
                     let shown = char::from(letter);
                     assert!(known || !routed, "{name}: {shown:?} at {place}");
-                    // syevr's ranges are the only letters that LAPACK knows and no plan does.
-                    let unplanned = row.op == Op::Syevr && place == 1;
-                    assert!(
-                        !known || routed || unplanned,
-                        "{name}: {shown:?} at {place}"
-                    );
+                    assert!(!known || routed, "{name}: {shown:?} at {place}");
                 }
             }
         }

@@ -263,4 +263,6 @@ ops! {
     GesvMixed = 52, "gesv";
     /// posv with a factor of the lower precision and refinement: dsposv, zcposv.
     PosvMixed = 53, "posv";
+    /// Selected eigenvalues and vectors of A x = w B x and its kin, as syevx; hegvx in complex arithmetic.
+    Sygvx = 54, "sygvx";
 }

@@ -455,6 +455,7 @@ fn symmetric_eigenproblem_counts_are_about_the_loops() {
     let general = cholesky(n).plus(to_standard).plus(solve(n, n, false));
     about(Op::Sygv, order(n, 0), general.plus(iteration));
     about(Op::Sygvd, order(n, 0), general.plus(conquer));
+    about(Op::Sygvx, order(n, 0), general.plus(selected));
 }
 
 #[test]
@@ -521,6 +522,7 @@ fn leading_coefficients_are_those_of_the_sources() {
         // Cholesky 1/3, reduction to standard form 1, triangular solve 1 beside those.
         (Op::Sygv, 26.0 / 3.0 + 7.0 / 3.0),
         (Op::Sygvd, 14.0 / 3.0 + 7.0 / 3.0),
+        (Op::Sygvx, 10.0 / 3.0 + 7.0 / 3.0),
         // Reduction 8/3, divide and conquer 8/3, back transformations 2 + 2.
         (Op::Gesdd, 28.0 / 3.0),
         // Reduction 8/3, vectors 4/3 + 4/3, QR iteration 12.
@@ -595,6 +597,7 @@ const ARITY: &[(&str, &str, usize, usize, usize)] = &[
     ("dsyevx", "zheevx", 20, 21, 3),
     ("dsygv", "zhegv", 12, 13, 2),
     ("dsygvd", "zhegvd", 14, 16, 2),
+    ("dsygvx", "zhegvx", 23, 24, 3),
     ("dgesdd", "zgesdd", 14, 15, 1),
     ("dgesvd", "zgesvd", 14, 15, 2),
     ("dbdsdc", "", 14, 0, 2),
@@ -783,6 +786,16 @@ fn argument_names_in_order() {
             "itype jobz uplo n a lda b ldb w work lwork rwork lrwork iwork liwork info",
         ),
         (
+            "dsygvx",
+            "itype jobz range uplo n a lda b ldb vl vu il iu \
+             abstol m w z ldz work lwork iwork ifail info",
+        ),
+        (
+            "zhegvx",
+            "itype jobz range uplo n a lda b ldb vl vu il iu \
+             abstol m w z ldz work lwork rwork iwork ifail info",
+        ),
+        (
             "dgesdd",
             "jobz m n a lda s u ldu vt ldvt work lwork iwork info",
         ),
@@ -921,6 +934,7 @@ fn intents_are_those_of_the_reference() {
         ("zheevx", "vl vu il iu abstol", "m w z ifail"),
         ("dsygv", "itype", "w"),
         ("zhegvd", "itype", "w"),
+        ("zhegvx", "itype vl vu il iu abstol", "m w z ifail"),
         ("zgesdd", "", "s u vt"),
         ("zgesvd", "", "s u vt"),
         ("dbdsdc", "", "u vt q iq"),
@@ -972,7 +986,7 @@ fn destroyed_inputs() {
         });
         let expected = matches!(
             f.op,
-            Op::Gelsd | Op::Syevr | Op::Syevx | Op::Gesdd | Op::Gesvd | Op::Geev
+            Op::Gelsd | Op::Syevr | Op::Syevx | Op::Sygvx | Op::Gesdd | Op::Gesvd | Op::Geev
         );
         assert_eq!(destroyed, expected, "{:?}", f.op);
     }

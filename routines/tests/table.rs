@@ -59,7 +59,7 @@ fn level_3_and_the_heavy_families_of_lapack_are_routed() {
     let (blas, lapack) = (names(Library::Blas), names(Library::Lapack));
     // Eight families in four precisions, four in the complex ones.
     assert_eq!(blas.len(), 8 * 4 + 4 * 2);
-    assert_eq!(lapack.len(), 24 * 4);
+    assert_eq!(lapack.len(), 28 * 4);
     assert_eq!(routed().count(), blas.len() + lapack.len());
     assert_eq!(routed_symbols().len(), 2 * blas.len() + lapack.len());
     for name in ["ssymm", "zher2k", "cgemm3m", "dgemmt", "strsm"] {
@@ -67,6 +67,7 @@ fn level_3_and_the_heavy_families_of_lapack_are_routed() {
     }
     for name in [
         "spotrf", "zungqr", "cunmqr", "zheevr", "dsyevd", "cgesdd", "zgels", "ctrtrs", "dgelsd",
+        "dsygvx", "chegvd",
     ] {
         assert!(lapack.iter().any(|n| n == name), "{name}");
     }

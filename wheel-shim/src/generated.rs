@@ -132,6 +132,22 @@ static SSYEVR_WORK: AtomicU64 = AtomicU64::new(0);
 static DSYEVR_WORK: AtomicU64 = AtomicU64::new(0);
 static CHEEVR_WORK: AtomicU64 = AtomicU64::new(0);
 static ZHEEVR_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEEVX_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYGV_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYGV_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEGV_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEGV_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEGVD_WORK: AtomicU64 = AtomicU64::new(0);
+static SSYGVX_WORK: AtomicU64 = AtomicU64::new(0);
+static DSYGVX_WORK: AtomicU64 = AtomicU64::new(0);
+static CHEGVX_WORK: AtomicU64 = AtomicU64::new(0);
+static ZHEGVX_WORK: AtomicU64 = AtomicU64::new(0);
 static SGESDD_WORK: AtomicU64 = AtomicU64::new(0);
 static DGESDD_WORK: AtomicU64 = AtomicU64::new(0);
 static CGESDD_WORK: AtomicU64 = AtomicU64::new(0);
@@ -146,7 +162,7 @@ static CGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 static ZGEEV_WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The threshold words of this library, one a routine.
-pub(crate) static THRESHOLDS: [Threshold; 136] = [
+pub(crate) static THRESHOLDS: [Threshold; 152] = [
     Threshold::new(1, b'S', 2, &SGEMM_WORK),
     Threshold::new(1, b'D', 2, &DGEMM_WORK),
     Threshold::new(1, b'C', 8, &CGEMM_WORK),
@@ -271,6 +287,22 @@ pub(crate) static THRESHOLDS: [Threshold; 136] = [
     Threshold::new(39, b'D', 4, &DSYEVR_WORK),
     Threshold::new(39, b'C', 14, &CHEEVR_WORK),
     Threshold::new(39, b'Z', 14, &ZHEEVR_WORK),
+    Threshold::new(40, b'S', 4, &SSYEVX_WORK),
+    Threshold::new(40, b'D', 4, &DSYEVX_WORK),
+    Threshold::new(40, b'C', 14, &CHEEVX_WORK),
+    Threshold::new(40, b'Z', 14, &ZHEEVX_WORK),
+    Threshold::new(41, b'S', 11, &SSYGV_WORK),
+    Threshold::new(41, b'D', 11, &DSYGV_WORK),
+    Threshold::new(41, b'C', 48, &CHEGV_WORK),
+    Threshold::new(41, b'Z', 48, &ZHEGV_WORK),
+    Threshold::new(42, b'S', 7, &SSYGVD_WORK),
+    Threshold::new(42, b'D', 7, &DSYGVD_WORK),
+    Threshold::new(42, b'C', 28, &CHEGVD_WORK),
+    Threshold::new(42, b'Z', 28, &ZHEGVD_WORK),
+    Threshold::new(54, b'S', 6, &SSYGVX_WORK),
+    Threshold::new(54, b'D', 6, &DSYGVX_WORK),
+    Threshold::new(54, b'C', 23, &CHEGVX_WORK),
+    Threshold::new(54, b'Z', 23, &ZHEGVX_WORK),
     Threshold::new(43, b'S', 10, &SGESDD_WORK),
     Threshold::new(43, b'D', 10, &DGESDD_WORK),
     Threshold::new(43, b'C', 38, &CGESDD_WORK),
@@ -286,7 +318,7 @@ pub(crate) static THRESHOLDS: [Threshold; 136] = [
 ];
 
 /// How the routines are called in a library without prefix and suffix, in the order of the slots.
-pub(crate) static NAMES: [&CStr; 176] = [
+pub(crate) static NAMES: [&CStr; 192] = [
     c"sgemm_",
     c"cblas_sgemm",
     c"dgemm_",
@@ -451,6 +483,22 @@ pub(crate) static NAMES: [&CStr; 176] = [
     c"dsyevr_",
     c"cheevr_",
     c"zheevr_",
+    c"ssyevx_",
+    c"dsyevx_",
+    c"cheevx_",
+    c"zheevx_",
+    c"ssygv_",
+    c"dsygv_",
+    c"chegv_",
+    c"zhegv_",
+    c"ssygvd_",
+    c"dsygvd_",
+    c"chegvd_",
+    c"zhegvd_",
+    c"ssygvx_",
+    c"dsygvx_",
+    c"chegvx_",
+    c"zhegvx_",
     c"sgesdd_",
     c"dgesdd_",
     c"cgesdd_",
@@ -629,18 +677,34 @@ original!(original_ssyevr_, 160);
 original!(original_dsyevr_, 161);
 original!(original_cheevr_, 162);
 original!(original_zheevr_, 163);
-original!(original_sgesdd_, 164);
-original!(original_dgesdd_, 165);
-original!(original_cgesdd_, 166);
-original!(original_zgesdd_, 167);
-original!(original_sgesvd_, 168);
-original!(original_dgesvd_, 169);
-original!(original_cgesvd_, 170);
-original!(original_zgesvd_, 171);
-original!(original_sgeev_, 172);
-original!(original_dgeev_, 173);
-original!(original_cgeev_, 174);
-original!(original_zgeev_, 175);
+original!(original_ssyevx_, 164);
+original!(original_dsyevx_, 165);
+original!(original_cheevx_, 166);
+original!(original_zheevx_, 167);
+original!(original_ssygv_, 168);
+original!(original_dsygv_, 169);
+original!(original_chegv_, 170);
+original!(original_zhegv_, 171);
+original!(original_ssygvd_, 172);
+original!(original_dsygvd_, 173);
+original!(original_chegvd_, 174);
+original!(original_zhegvd_, 175);
+original!(original_ssygvx_, 176);
+original!(original_dsygvx_, 177);
+original!(original_chegvx_, 178);
+original!(original_zhegvx_, 179);
+original!(original_sgesdd_, 180);
+original!(original_dgesdd_, 181);
+original!(original_cgesdd_, 182);
+original!(original_zgesdd_, 183);
+original!(original_sgesvd_, 184);
+original!(original_dgesvd_, 185);
+original!(original_cgesvd_, 186);
+original!(original_zgesvd_, 187);
+original!(original_sgeev_, 188);
+original!(original_dgeev_, 189);
+original!(original_cgeev_, 190);
+original!(original_zgeev_, 191);
 
 routed_symbol!(
     gpu_offload_wheel_lp64_sgemm_ => original_sgemm_, LP64_SGEMM_ENTRY(&SHIM, &THRESHOLDS[0], 9, level3::fortran, None),
@@ -2283,121 +2347,281 @@ routed_symbol!(
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgesdd_ => original_sgesdd_, LP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[124], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_ssyevx_ => original_ssyevx_, LP64_SSYEVX_ENTRY(lapack &SHIM, &THRESHOLDS[124], 17, &lapack::FORTRAN, None),
+    SSYEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ssyevx_ => original_ssyevx_, ILP64_SSYEVX_ENTRY(lapack &SHIM, &THRESHOLDS[124], 17, &lapack::FORTRAN_ILP64, None),
+    SSYEVX_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dsyevx_ => original_dsyevx_, LP64_DSYEVX_ENTRY(lapack &SHIM, &THRESHOLDS[125], 17, &lapack::FORTRAN, None),
+    DSYEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dsyevx_ => original_dsyevx_, ILP64_DSYEVX_ENTRY(lapack &SHIM, &THRESHOLDS[125], 17, &lapack::FORTRAN_ILP64, None),
+    DSYEVX_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_cheevx_ => original_cheevx_, LP64_CHEEVX_ENTRY(lapack &SHIM, &THRESHOLDS[126], 18, &lapack::FORTRAN, None),
+    CHEEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_cheevx_ => original_cheevx_, ILP64_CHEEVX_ENTRY(lapack &SHIM, &THRESHOLDS[126], 18, &lapack::FORTRAN_ILP64, None),
+    CHEEVX_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zheevx_ => original_zheevx_, LP64_ZHEEVX_ENTRY(lapack &SHIM, &THRESHOLDS[127], 18, &lapack::FORTRAN, None),
+    ZHEEVX_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zheevx_ => original_zheevx_, ILP64_ZHEEVX_ENTRY(lapack &SHIM, &THRESHOLDS[127], 18, &lapack::FORTRAN_ILP64, None),
+    ZHEEVX_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ssygv_ => original_ssygv_, LP64_SSYGV_ENTRY(lapack &SHIM, &THRESHOLDS[128], 8, &lapack::FORTRAN, None),
+    SSYGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ssygv_ => original_ssygv_, ILP64_SSYGV_ENTRY(lapack &SHIM, &THRESHOLDS[128], 8, &lapack::FORTRAN_ILP64, None),
+    SSYGV_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dsygv_ => original_dsygv_, LP64_DSYGV_ENTRY(lapack &SHIM, &THRESHOLDS[129], 8, &lapack::FORTRAN, None),
+    DSYGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dsygv_ => original_dsygv_, ILP64_DSYGV_ENTRY(lapack &SHIM, &THRESHOLDS[129], 8, &lapack::FORTRAN_ILP64, None),
+    DSYGV_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_chegv_ => original_chegv_, LP64_CHEGV_ENTRY(lapack &SHIM, &THRESHOLDS[130], 9, &lapack::FORTRAN, None),
+    CHEGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_chegv_ => original_chegv_, ILP64_CHEGV_ENTRY(lapack &SHIM, &THRESHOLDS[130], 9, &lapack::FORTRAN_ILP64, None),
+    CHEGV_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zhegv_ => original_zhegv_, LP64_ZHEGV_ENTRY(lapack &SHIM, &THRESHOLDS[131], 9, &lapack::FORTRAN, None),
+    ZHEGV_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zhegv_ => original_zhegv_, ILP64_ZHEGV_ENTRY(lapack &SHIM, &THRESHOLDS[131], 9, &lapack::FORTRAN_ILP64, None),
+    ZHEGV_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ssygvd_ => original_ssygvd_, LP64_SSYGVD_ENTRY(lapack &SHIM, &THRESHOLDS[132], 10, &lapack::FORTRAN, None),
+    SSYGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ssygvd_ => original_ssygvd_, ILP64_SSYGVD_ENTRY(lapack &SHIM, &THRESHOLDS[132], 10, &lapack::FORTRAN_ILP64, None),
+    SSYGVD_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dsygvd_ => original_dsygvd_, LP64_DSYGVD_ENTRY(lapack &SHIM, &THRESHOLDS[133], 10, &lapack::FORTRAN, None),
+    DSYGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dsygvd_ => original_dsygvd_, ILP64_DSYGVD_ENTRY(lapack &SHIM, &THRESHOLDS[133], 10, &lapack::FORTRAN_ILP64, None),
+    DSYGVD_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_chegvd_ => original_chegvd_, LP64_CHEGVD_ENTRY(lapack &SHIM, &THRESHOLDS[134], 12, &lapack::FORTRAN, None),
+    CHEGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_chegvd_ => original_chegvd_, ILP64_CHEGVD_ENTRY(lapack &SHIM, &THRESHOLDS[134], 12, &lapack::FORTRAN_ILP64, None),
+    CHEGVD_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zhegvd_ => original_zhegvd_, LP64_ZHEGVD_ENTRY(lapack &SHIM, &THRESHOLDS[135], 12, &lapack::FORTRAN, None),
+    ZHEGVD_WORK, product ["mov eax, [rcx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zhegvd_ => original_zhegvd_, ILP64_ZHEGVD_ENTRY(lapack &SHIM, &THRESHOLDS[135], 12, &lapack::FORTRAN_ILP64, None),
+    ZHEGVD_WORK, product ["mov rax, [rcx]", "mov r10, [rcx]", "mov r10, [rcx]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_ssygvx_ => original_ssygvx_, LP64_SSYGVX_ENTRY(lapack &SHIM, &THRESHOLDS[136], 20, &lapack::FORTRAN, None),
+    SSYGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_ssygvx_ => original_ssygvx_, ILP64_SSYGVX_ENTRY(lapack &SHIM, &THRESHOLDS[136], 20, &lapack::FORTRAN_ILP64, None),
+    SSYGVX_WORK, product ["mov rax, [r8]", "mov r10, [r8]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_dsygvx_ => original_dsygvx_, LP64_DSYGVX_ENTRY(lapack &SHIM, &THRESHOLDS[137], 20, &lapack::FORTRAN, None),
+    DSYGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_dsygvx_ => original_dsygvx_, ILP64_DSYGVX_ENTRY(lapack &SHIM, &THRESHOLDS[137], 20, &lapack::FORTRAN_ILP64, None),
+    DSYGVX_WORK, product ["mov rax, [r8]", "mov r10, [r8]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_chegvx_ => original_chegvx_, LP64_CHEGVX_ENTRY(lapack &SHIM, &THRESHOLDS[138], 21, &lapack::FORTRAN, None),
+    CHEGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_chegvx_ => original_chegvx_, ILP64_CHEGVX_ENTRY(lapack &SHIM, &THRESHOLDS[138], 21, &lapack::FORTRAN_ILP64, None),
+    CHEGVX_WORK, product ["mov rax, [r8]", "mov r10, [r8]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_zhegvx_ => original_zhegvx_, LP64_ZHEGVX_ENTRY(lapack &SHIM, &THRESHOLDS[139], 21, &lapack::FORTRAN, None),
+    ZHEGVX_WORK, product ["mov eax, [r8]", "mov r10d, [r8]", "mov r10d, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_ilp64_zhegvx_ => original_zhegvx_, ILP64_ZHEGVX_ENTRY(lapack &SHIM, &THRESHOLDS[139], 21, &lapack::FORTRAN_ILP64, None),
+    ZHEGVX_WORK, product ["mov rax, [r8]", "mov r10, [r8]", "mov r10, [r8]"]
+);
+
+routed_symbol!(
+    gpu_offload_wheel_lp64_sgesdd_ => original_sgesdd_, LP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[140], 9, &lapack::FORTRAN, None),
     SGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgesdd_ => original_sgesdd_, ILP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[124], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgesdd_ => original_sgesdd_, ILP64_SGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[140], 9, &lapack::FORTRAN_ILP64, None),
     SGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgesdd_ => original_dgesdd_, LP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[125], 9, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgesdd_ => original_dgesdd_, LP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[141], 9, &lapack::FORTRAN, None),
     DGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgesdd_ => original_dgesdd_, ILP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[125], 9, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgesdd_ => original_dgesdd_, ILP64_DGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[141], 9, &lapack::FORTRAN_ILP64, None),
     DGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgesdd_ => original_cgesdd_, LP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgesdd_ => original_cgesdd_, LP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[142], 10, &lapack::FORTRAN, None),
     CGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgesdd_ => original_cgesdd_, ILP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[126], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgesdd_ => original_cgesdd_, ILP64_CGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[142], 10, &lapack::FORTRAN_ILP64, None),
     CGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgesdd_ => original_zgesdd_, LP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgesdd_ => original_zgesdd_, LP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[143], 10, &lapack::FORTRAN, None),
     ZGESDD_WORK, product ["mov eax, [rsi]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgesdd_ => original_zgesdd_, ILP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[127], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgesdd_ => original_zgesdd_, ILP64_ZGESDD_ENTRY(lapack &SHIM, &THRESHOLDS[143], 10, &lapack::FORTRAN_ILP64, None),
     ZGESDD_WORK, product ["mov rax, [rsi]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgesvd_ => original_sgesvd_, LP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[128], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgesvd_ => original_sgesvd_, LP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[144], 10, &lapack::FORTRAN, None),
     SGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgesvd_ => original_sgesvd_, ILP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[128], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgesvd_ => original_sgesvd_, ILP64_SGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[144], 10, &lapack::FORTRAN_ILP64, None),
     SGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgesvd_ => original_dgesvd_, LP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[129], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgesvd_ => original_dgesvd_, LP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[145], 10, &lapack::FORTRAN, None),
     DGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgesvd_ => original_dgesvd_, ILP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[129], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgesvd_ => original_dgesvd_, ILP64_DGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[145], 10, &lapack::FORTRAN_ILP64, None),
     DGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgesvd_ => original_cgesvd_, LP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[130], 11, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgesvd_ => original_cgesvd_, LP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[146], 11, &lapack::FORTRAN, None),
     CGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgesvd_ => original_cgesvd_, ILP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[130], 11, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgesvd_ => original_cgesvd_, ILP64_CGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[146], 11, &lapack::FORTRAN_ILP64, None),
     CGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgesvd_ => original_zgesvd_, LP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[131], 11, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgesvd_ => original_zgesvd_, LP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[147], 11, &lapack::FORTRAN, None),
     ZGESVD_WORK, product ["mov eax, [rdx]", "mov r10d, [rcx]", "mov r10d, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgesvd_ => original_zgesvd_, ILP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[131], 11, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgesvd_ => original_zgesvd_, ILP64_ZGESVD_ENTRY(lapack &SHIM, &THRESHOLDS[147], 11, &lapack::FORTRAN_ILP64, None),
     ZGESVD_WORK, product ["mov rax, [rdx]", "mov r10, [rcx]", "mov r10, [rcx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_sgeev_ => original_sgeev_, LP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[132], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_sgeev_ => original_sgeev_, LP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[148], 10, &lapack::FORTRAN, None),
     SGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_sgeev_ => original_sgeev_, ILP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[132], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_sgeev_ => original_sgeev_, ILP64_SGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[148], 10, &lapack::FORTRAN_ILP64, None),
     SGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_dgeev_ => original_dgeev_, LP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[133], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_dgeev_ => original_dgeev_, LP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[149], 10, &lapack::FORTRAN, None),
     DGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_dgeev_ => original_dgeev_, ILP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[133], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_dgeev_ => original_dgeev_, ILP64_DGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[149], 10, &lapack::FORTRAN_ILP64, None),
     DGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_cgeev_ => original_cgeev_, LP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[134], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_cgeev_ => original_cgeev_, LP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[150], 10, &lapack::FORTRAN, None),
     CGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_cgeev_ => original_cgeev_, ILP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[134], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_cgeev_ => original_cgeev_, ILP64_CGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[150], 10, &lapack::FORTRAN_ILP64, None),
     CGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_lp64_zgeev_ => original_zgeev_, LP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[135], 10, &lapack::FORTRAN, None),
+    gpu_offload_wheel_lp64_zgeev_ => original_zgeev_, LP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[151], 10, &lapack::FORTRAN, None),
     ZGEEV_WORK, product ["mov eax, [rdx]", "mov r10d, [rdx]", "mov r10d, [rdx]"]
 );
 
 routed_symbol!(
-    gpu_offload_wheel_ilp64_zgeev_ => original_zgeev_, ILP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[135], 10, &lapack::FORTRAN_ILP64, None),
+    gpu_offload_wheel_ilp64_zgeev_ => original_zgeev_, ILP64_ZGEEV_ENTRY(lapack &SHIM, &THRESHOLDS[151], 10, &lapack::FORTRAN_ILP64, None),
     ZGEEV_WORK, product ["mov rax, [rdx]", "mov r10, [rdx]", "mov r10, [rdx]"]
 );

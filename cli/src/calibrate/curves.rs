@@ -152,6 +152,14 @@ pub fn curves(main_only: bool) -> Vec<Curve> {
         (Op::Syev, "NL"),
         (Op::Gesvd, "NN"),
         (Op::Gelss, ""),
+        (Op::Sygvd, "VL"),
+        (Op::Syevx, "VAL"),
+        (Op::Sygvx, "VAL"),
+        (Op::Sygv, "VL"),
+        (Op::Sygvd, "NL"),
+        (Op::Syevx, "NAL"),
+        (Op::Sygvx, "NAL"),
+        (Op::Sygv, "NL"),
     ];
     curves.extend(more.map(|(op, letters)| Curve::new(op, Precision::D, letters)));
     let complex = [

@@ -142,6 +142,7 @@ fn content(op: Op, name: &str) -> Content {
             | Op::Trmm,
             "a",
         ) => Content::Dominant,
+        (Op::Sygv | Op::Sygvd | Op::Sygvx, "b") => Content::Dominant,
         (Op::Orgqr | Op::Ormqr, "a") => Content::Reflectors,
         _ => Content::Random,
     }
@@ -150,8 +151,8 @@ fn content(op: Op, name: &str) -> Content {
 /// Elements of a workspace without a length argument.
 ///
 /// # Source
-/// The comments of cgesdd.f (the longest of its cases), sgesdd.f, cgesvd.f, cgeev.f, cheev.f, cgelsd.f, cgelss.f, LAPACK
-/// 3.12.
+/// The comments of cgesdd.f (the longest of its cases), sgesdd.f, cgesvd.f, cgeev.f, cheev.f, cgelsd.f, cgelss.f,
+/// cheevx.f, ssyevx.f, chegv.f, chegvx.f, LAPACK 3.12.
 fn work_elems(op: Op, name: &str, dims: &Dims) -> usize {
     /// Order of the smallest subproblems of divide and conquer (ilaenv's ISPEC = 9).
     const SMALL: u64 = 25;
@@ -168,6 +169,7 @@ fn work_elems(op: Op, name: &str, dims: &Dims) -> usize {
             (10 + 2 * SMALL + 8 * levels) * least + 3 * SMALL * dims.k + leaves
         }
         (Op::Gelsd, "iwork") => (3 * levels + 11) * least,
+        (Op::Syevx | Op::Sygvx, "rwork") => 7 * most,
         _ => 5 * most,
     };
     usize::try_from(elems).unwrap_or(usize::MAX) + 16

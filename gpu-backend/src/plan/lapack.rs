@@ -12,7 +12,8 @@ use super::program::{
     Area, Buffer, Download, Kernel, Operand, Place, Program, Solver, Step, Upload, ld_bytes,
 };
 use super::sizes::Sizes;
-use call::{Diag, Failure, LapackCall, Op, Precision, Side, Trans, Uplo};
+use call::{Diag, Failure, LapackCall, Op, Precision, Scalar, Side, Trans, Uplo};
+use std::ops::Range;
 
 /// Elements of a short vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +52,23 @@ pub enum Role {
     In(usize),
     /// It comes back to the caller's vector with this number.
     Out(usize),
-    /// Made on the host for the caller's vector with this number: how many eigenvalues there are, all n.
-    Found(usize),
-    /// Made on the host for the caller's vector with this number: syevr's supports of the eigenvectors, which are
-    /// all rows (1, n for each).
-    Support(usize),
-    /// Made on the host for the caller's vector with this number: how many singular values count.
-    Rank(usize),
     /// Made on the host for the second program: the reciprocals of the singular values that count, and zeros.
     Reciprocals,
+    /// Made on the host for the caller's vector with this number.
+    Made(usize, Made),
+}
+
+/// What no kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// One number: how many eigenvalues are wanted.
+    Count,
+    /// syevr's supports of the eigenvectors, which are all rows: 1, n for each.
+    Supports,
+    /// syevx's ifail: 0 for each eigenvector.
+    Converged,
+    /// One number: how many singular values count.
+    Rank,
 }
 
 /// A short vector in host memory: [`Operand::Vector`].
@@ -86,6 +95,27 @@ pub struct Plan {
     /// The answer counts only if Xgesvdp's own estimate says that it is accurate. The vector is that of the
     /// singular values.
     pub estimated: Option<usize>,
+    /// Which of the eigenvalues that the caller's vectors could hold are wanted, where not all are.
+    pub wanted: Option<Wanted>,
+}
+
+/// A part of the spectrum, all of which has been computed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// Those with these numbers in ascending order, from 0 on.
+    Numbers(Range<usize>),
+    /// Those in (low, high]: how many that are is known when they are there.
+    Interval {
+        /// Not in it.
+        low: f64,
+        /// In it.
+        high: f64,
+        /// The number of [`Operand::Vector`] that holds all values, ascending.
+        values: usize,
+        /// Whose first columns get the vectors; the caller need not have memory for more. All columns come to the
+        /// host's own memory first.
+        vectors: Option<Operand>,
+    },
 }
 
 impl Plan {
@@ -121,9 +151,9 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
     let (m, n, k) = (call.m, call.n, call.k);
     let uplo = call.uplo().unwrap_or(Uplo::U);
     match call.op {
-        Op::Potrf => w.potrf(uplo, n),
+        Op::Potrf => w.potrf(uplo, n, Operand::A),
         Op::Posv => {
-            let a = w.potrf(uplo, n);
+            let a = w.potrf(uplo, n, Operand::A);
             w.next();
             w.potrs(uplo, (n, k), a)
         }
@@ -174,18 +204,28 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.ormqr(side, call.trans().unwrap_or(Trans::N), (m, n, k))
         }
         Op::Syev | Op::Syevd => {
-            w.syevd(call.letter("jobz") == Some(b'V'), uplo, n, (Operand::A, 0))
+            let a = w.triangle(uplo, n);
+            let values = w.syevd(call, a);
+            w.whole(call, (a, values))
         }
-        Op::Syevr => {
-            if call.letter("range") != Some(b'A') {
-                return Err(Failure::Unsupported("a part of the eigenvalues"));
+        Op::Syevr | Op::Syevx => {
+            let a = w.triangle(uplo, n);
+            let values = w.syevd(call, a);
+            w.part(call, (a, values), Operand::B)?
+        }
+        Op::Sygv | Op::Sygvd | Op::Sygvx => {
+            let b = w.potrf(uplo, n, Operand::B);
+            w.next();
+            let a = w.triangle(uplo, n);
+            let c = w.sygst(call, a, b)?;
+            let values = w.syevd(call, c);
+            if call.letter("jobz") == Some(b'V') {
+                w.back(call, b, c)?;
             }
-            let vectors = call.letter("jobz") == Some(b'V');
-            w.host(1, Elements::Pivots, Role::Found(0));
-            if vectors {
-                w.host(2 * n, Elements::Pivots, Role::Support(2));
+            match call.op {
+                Op::Sygvx => w.part(call, (c, values), Operand::C)?,
+                _ => w.whole(call, (c, values)),
             }
-            w.syevd(vectors, uplo, n, (Operand::B, 1))
         }
         Op::Gesdd | Op::Gesvd => {
             let polar = polar && m.min(n) >= sizes.polar_from;
@@ -226,7 +266,8 @@ fn scaled_steps(op: Op, precision: Precision) -> usize {
         Op::Getrf | Op::Gesv => usize::from(precision.is_complex()),
         Op::Syev | Op::Syevd | Op::Syevr | Op::Gesdd | Op::Gesvd | Op::Geev => 1,
         Op::Geqrf | Op::Gelqf => 1,
-        Op::Gels | Op::Gelsd | Op::Gelss => 2,
+        Op::Syevx => 1,
+        Op::Gels | Op::Gelsd | Op::Gelss | Op::Sygv | Op::Sygvd | Op::Sygvx => 2,
         _ => 0,
     }
 }
@@ -235,6 +276,13 @@ fn scaled_steps(op: Op, precision: Precision) -> usize {
 pub fn has_polar(call: &LapackCall<'_>, sizes: &Sizes) -> bool {
     let by_svd = matches!(call.op, Op::Gesdd | Op::Gesvd | Op::Gelsd | Op::Gelss);
     by_svd && call.m.min(call.n) >= sizes.polar_from
+}
+
+/// Which generalised problem: A x = l B x, A B x = l x or B A x = l x.
+fn itype(call: &LapackCall<'_>) -> Result<i64, Failure> {
+    call.int("itype")
+        .filter(|itype| (1..=3).contains(itype))
+        .ok_or(Failure::Unsupported("this type of problem"))
 }
 
 /// The elements of a whole matrix in its triangle.
@@ -398,15 +446,15 @@ impl Writer {
         info
     }
 
-    fn potrf(&mut self, uplo: Uplo, n: usize) -> Place {
+    fn potrf(&mut self, uplo: Uplo, n: usize, operand: Operand) -> Place {
         let a = self.matrix(n, n);
-        self.up(Operand::A, a, (n, n), tri(uplo));
+        self.up(operand, a, (n, n), tri(uplo));
         let info = self.info(INDEFINITE);
         self.real_diagonal(n, a);
         self.kernel(Solver::Potrf { uplo, n, a, info });
         // LAPACK's factor has a real diagonal; cuSOLVER does not say so of its own.
         self.real_diagonal(n, a);
-        self.down(Operand::A, a, (n, n), tri(uplo));
+        self.down(operand, a, (n, n), tri(uplo));
         a
     }
 
@@ -551,32 +599,175 @@ impl Writer {
         c
     }
 
-    /// The vectors go to `to`, the values to the caller's vector `values`.
-    fn syevd(
-        &mut self,
-        vectors: bool,
-        uplo: Uplo,
-        n: usize,
-        (to, values): (Operand, usize),
-    ) -> Place {
+    /// A of a symmetric eigenproblem.
+    fn triangle(&mut self, uplo: Uplo, n: usize) -> Place {
         let a = self.matrix(n, n);
         self.up(Operand::A, a, (n, n), tri(uplo));
+        self.real_diagonal(n, a);
+        a
+    }
+
+    /// All eigenvalues, which it returns, and with vectors all of those over `a`.
+    fn syevd(&mut self, call: &LapackCall<'_>, a: Place) -> Place {
+        let n = call.n;
         let w = self.vector(n, Elements::Real);
         let info = self.info(DIVERGED);
-        self.real_diagonal(n, a);
         self.kernel(Solver::Syevd {
-            vectors,
-            uplo,
+            vectors: call.letter("jobz") == Some(b'V'),
+            uplo: call.uplo().unwrap_or(Uplo::U),
             n,
             a,
             w,
             info,
         });
-        self.output(values, w, n, Elements::Real);
-        if vectors {
-            self.down(to, a, (n, n), Area::Full);
+        w
+    }
+
+    /// The values, and the vectors over A.
+    fn whole(&mut self, call: &LapackCall<'_>, (a, w): (Place, Place)) -> Place {
+        let n = call.n;
+        self.output(0, w, n, Elements::Real);
+        if call.letter("jobz") == Some(b'V') {
+            self.down(Operand::A, a, (n, n), Area::Full);
         }
         a
+    }
+
+    /// What range asks for of the values, and of the vectors, which go to `z`; m, w and isuppz or ifail are the
+    /// caller's vectors.
+    ///
+    /// All are computed for any range. cuSOLVER's syevdx differs in the vectors that it transforms back, a small part
+    /// of the time; with the whole spectrum a range has the bits of range A, and no other routine has to be trusted
+    /// at the ends of an interval. A tolerance (abstol) may ask for less than is computed, and not for more: the
+    /// reduction to a tridiagonal matrix, LAPACK's too, leaves eps |A|.
+    fn part(
+        &mut self,
+        call: &LapackCall<'_>,
+        (a, w): (Place, Place),
+        z: Operand,
+    ) -> Result<Place, Failure> {
+        let (n, vectors) = (call.n, call.letter("jobz") == Some(b'V'));
+        self.host(1, Elements::Pivots, Role::Made(0, Made::Count));
+        let values = self.plan.vectors.len();
+        self.output(1, w, n, Elements::Real);
+        let scalars = (
+            call.real("vl"),
+            call.real("vu"),
+            call.int("il"),
+            call.int("iu"),
+        );
+        self.plan.wanted = match (call.letter("range"), scalars) {
+            (Some(b'A'), _) => None,
+            (Some(b'V'), (Some(low), Some(high), ..)) if n > 1 => Some(Wanted::Interval {
+                low,
+                high,
+                values,
+                vectors: vectors.then_some(z),
+            }),
+            (Some(b'I'), (.., Some(il), Some(iu))) if 1 <= il && il <= iu && iu <= n as i64 => {
+                let numbers = il as usize - 1..iu as usize;
+                (numbers.len() < n).then_some(Wanted::Numbers(numbers))
+            }
+            _ => return Err(Failure::Unsupported("this part of the eigenvalues")),
+        };
+        if !vectors {
+            return Ok(a);
+        }
+        match call.op {
+            // LAPACK sets isuppz for the whole spectrum only.
+            Op::Syevr if self.plan.wanted.is_none() => {
+                self.host(2 * n, Elements::Pivots, Role::Made(2, Made::Supports));
+            }
+            Op::Syevr => {}
+            _ => {
+                self.host(n, Elements::Pivots, Role::Made(2, Made::Converged));
+            }
+        }
+        let (first, count) = match &self.plan.wanted {
+            Some(Wanted::Numbers(numbers)) => (numbers.start, numbers.len()),
+            _ => (0, n),
+        };
+        self.down(z, Place { col0: first, ..a }, (n, count), Area::Full);
+        Ok(a)
+    }
+
+    /// The matrix of the standard problem that has the same eigenvalues: inv(U^H) A inv(U) or inv(L) A inv(L^H), with
+    /// itype 2 and 3 U A U^H or L^H A L; b is the factor. A fourth of its work is to make both triangles of A by a
+    /// product with I, which the device does at its full rate.
+    ///
+    /// These steps are LAPACK's own (sygst), and cuSOLVER's sygvd, which has 32-bit sizes, does not say what it leaves
+    /// in B when it fails.
+    fn sygst(&mut self, call: &LapackCall<'_>, a: Place, b: Place) -> Result<Place, Failure> {
+        let n = call.n;
+        let upper = call.uplo() == Some(Uplo::U);
+        let (eye, c) = (self.matrix(n, n), self.matrix(n, n));
+        self.kernel(Solver::Identity { n, c: eye });
+        self.step.kernels.push(Kernel::Symm {
+            hermitian: self.precision.is_complex(),
+            side: Side::L,
+            uplo: call.uplo().unwrap_or(Uplo::U),
+            size: (n, n),
+            alpha: Scalar::ONE,
+            a,
+            b: eye,
+            beta: Scalar::ZERO,
+            c,
+        });
+        let solve = itype(call)? == 1;
+        // U^H and L^H stand on the left of an inverse upper, and of a product lower, factor.
+        let adjoint_left = upper == solve;
+        let (left, right) = match adjoint_left {
+            true => (Trans::C, Trans::N),
+            false => (Trans::N, Trans::C),
+        };
+        self.triangular(call, solve, (Side::L, left), b, c);
+        self.triangular(call, solve, (Side::R, right), b, c);
+        Ok(c)
+    }
+
+    /// Vectors of the standard problem to those of the caller's: inv(U) or inv(L^H), with itype 3 U^H or L, of each.
+    fn back(&mut self, call: &LapackCall<'_>, b: Place, c: Place) -> Result<(), Failure> {
+        let solve = itype(call)? != 3;
+        let upper = call.uplo() == Some(Uplo::U);
+        let trans = if upper == solve { Trans::N } else { Trans::C };
+        self.triangular(call, solve, (Side::L, trans), b, c);
+        Ok(())
+    }
+
+    /// C := op(B) C, C op(B), or the same with the inverse; B is the factor in its triangle, C is n x n.
+    fn triangular(
+        &mut self,
+        call: &LapackCall<'_>,
+        solve: bool,
+        (side, trans): (Side, Trans),
+        b: Place,
+        c: Place,
+    ) {
+        let uplo = call.uplo().unwrap_or(Uplo::U);
+        let (size, diag, alpha) = ((call.n, call.n), Diag::N, Scalar::ONE);
+        self.step.kernels.push(match solve {
+            true => Kernel::Trsm {
+                side,
+                uplo,
+                trans,
+                diag,
+                size,
+                alpha,
+                a: b,
+                b: c,
+            },
+            false => Kernel::Trmm {
+                side,
+                uplo,
+                trans,
+                diag,
+                size,
+                alpha,
+                a: b,
+                b: c,
+                c,
+            },
+        });
     }
 
     /// cuSOLVER's routines want m >= n, so a wide matrix is turned first: A^H = U' S V'^H means A = V' S U'^H.

@@ -2,7 +2,8 @@
 
 use super::{Matrix, Number, Random, SENTINEL, modulus, mul};
 use call::{
-    Backend, Call, Failure, LapackCall, MatMut, MatRef, Op, Precision, Timing, Vector, VectorKind,
+    Backend, Call, Failure, LapackCall, MatMut, MatRef, Op, Precision, Scalars, Timing, Vector,
+    VectorKind,
 };
 use gpu_backend::Gpu;
 
@@ -94,8 +95,8 @@ pub struct Case {
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    /// Of gelsd and gelss; `None` is LAPACK's own.
-    pub rcond: Option<f64>,
+    /// The usual ones where there are none.
+    pub scalars: Option<Scalars>,
     pub matrices: Vec<Option<(Matrix, Intent)>>,
     pub vectors: Vec<Short>,
 }
@@ -114,10 +115,15 @@ impl Case {
             m: size.0,
             n: size.1,
             k: size.2,
-            rcond: None,
+            scalars: None,
             matrices: Vec::new(),
             vectors: Vec::new(),
         }
+    }
+
+    pub fn with(mut self, reals: [f64; 3], ints: [i64; 3]) -> Self {
+        self.scalars = Some(Scalars { reals, ints });
+        self
     }
 
     pub fn matrix(mut self, matrix: Matrix, intent: Intent) -> Self {
@@ -173,9 +179,7 @@ impl Case {
         let elem = self.precision.elem_bytes();
         let letters = call::option_letters(self.letters);
         let mut call = LapackCall::new(self.op, self.precision, letters, (self.m, self.n, self.k));
-        if let Some(rcond) = self.rcond {
-            call.scalars.reals[0] = rcond;
-        }
+        call.scalars = self.scalars.unwrap_or(call.scalars);
         for (slot, matrix) in call.matrices.iter_mut().zip(&mut self.matrices) {
             if let Some((matrix, intent)) = matrix {
                 let data = matrix.bytes.as_mut_ptr();
@@ -464,6 +468,62 @@ pub fn gels_svd_case(
         .vector(VectorKind::Integer, 1, Intent::Out)
 }
 
+/// What no routine may read, and none may write.
+pub fn poison_other_triangle(a: &mut Matrix, upper: bool) {
+    for j in 0..a.cols {
+        for i in 0..a.rows {
+            if i != j && (i < j) != upper {
+                a.set(i, j, (f64::NAN, f64::NAN));
+            }
+        }
+    }
+}
+
+/// The Hermitian matrix of which a triangle is stored.
+pub fn whole(a: &Matrix, upper: bool) -> Full {
+    Full::new(a.rows, a.cols, |i, j| {
+        if i == j || (i < j) == upper {
+            a.get(i, j)
+        } else {
+            let (re, im) = a.get(j, i);
+            (re, -im)
+        }
+    })
+}
+
+/// A vector of real numbers.
+pub fn reals(case: &Case, number: usize) -> Vec<Number> {
+    case.vectors[number].numbers(1)
+}
+
+/// syevr or syevx, or sygvx with a positive definite B; `columns` are those of z.
+pub fn part_case(
+    op: Op,
+    precision: Precision,
+    letters: &'static str,
+    (a, b): (&Matrix, Option<&Matrix>),
+    columns: usize,
+) -> Case {
+    let n = a.rows;
+    let mut case = Case::new(op, precision, letters, (n, n, n)).matrix(a.clone(), Intent::InOut);
+    if let Some(b) = b {
+        case = case.matrix(b.clone(), Intent::InOut);
+    }
+    let vectors = letters.starts_with('V');
+    case = match vectors {
+        true => case.result(n, columns, 3),
+        false => case.unreferenced(),
+    };
+    case =
+        case.vector(VectorKind::Integer, 1, Intent::Out)
+            .vector(VectorKind::Real, n, Intent::Out);
+    match (vectors, op) {
+        (true, Op::Syevr) => case.vector(VectorKind::Integer, 2 * n, Intent::Out),
+        (true, _) => case.vector(VectorKind::Integer, n, Intent::Out),
+        _ => case,
+    }
+}
+
 /// One small case of each routine.
 pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<Case> {
     let a = Matrix::random(precision, n, n, n + 2, random);
@@ -518,6 +578,15 @@ pub fn one_of_each(precision: Precision, n: usize, random: &mut Random) -> Vec<C
         new(Op::Syevd, "VL", n)
             .matrix(spd.clone(), Intent::InOut)
             .vector(VectorKind::Real, n, Intent::Out),
+        new(Op::Sygvd, "VU", n)
+            .with([0.0; 3], [1, 0, 0])
+            .matrix(spd.clone(), Intent::InOut)
+            .matrix(spd.clone(), Intent::InOut)
+            .vector(VectorKind::Real, n, Intent::Out),
+        part_case(Op::Syevr, precision, "VIL", (&spd, None), 2).with([0.0; 3], [2, 3, 0]),
+        part_case(Op::Syevx, precision, "VVU", (&spd, None), n)
+            .with([2.0 * n as f64, f64::INFINITY, 0.0], [0; 3]),
+        part_case(Op::Sygvx, precision, "VAL", (&spd, Some(&spd)), n).with([0.0; 3], [3, 0, 0]),
         svd_case(Op::Gesdd, precision, "S", &a),
         svd_case(Op::Gesdd, precision, "O", &a),
         svd_case(Op::Gesvd, precision, "AO", &a),

@@ -1,7 +1,7 @@
 //! Least squares by the singular value decomposition: gelsd and gelss, whose rank is counted on the host between two
 //! programs. It must not decide which singular values count.
 
-use super::{DIVERGED, Role, Writer};
+use super::{DIVERGED, Made, Role, Writer};
 use crate::plan::lapack::{Elements, triangular_systems::Tall};
 use crate::plan::program::{Area, Kernel, Operand, Place, Solver};
 use call::{Diag, Scalar, Side, Trans, Uplo};
@@ -83,7 +83,7 @@ impl Writer {
             self.apply_q(qr, Trans::N, b, nrhs);
         }
         self.down(Operand::B, b, (long, nrhs), Area::Full);
-        self.host(1, Elements::Pivots, Role::Rank(1));
+        self.host(1, Elements::Pivots, Role::Made(1, Made::Rank));
         if vectors {
             self.rows_of_right_vectors(right, qr.as_ref().filter(|_| wide), (short, n));
         }
