@@ -125,7 +125,7 @@ pub struct DecodeLapack {
     /// As for [`DecodeLevel3`].
     pub read: unsafe fn(&Frame, &Threshold) -> Option<(RoutedLapack, u64)>,
     /// Leaves in the small outputs (work(1), info, …) what LAPACK leaves there after success, by asking the
-    /// CPU routine for its workspace. False where the call has less than the best workspace.
+    /// CPU routine for its workspace. False where the call may have too short a workspace.
     ///
     /// # Safety
     /// The frame is the one of a call that `read` has accepted, and still the stub's own.

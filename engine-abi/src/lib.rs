@@ -141,7 +141,7 @@ pub struct RawMatrix {
 }
 
 /// One legal call of a LAPACK routine that is neither a quick return nor a workspace query, with positive
-/// dimensions and a workspace of at least the best length. The shim has asked the CPU routine for that length with
+/// dimensions and a workspace of a legal length. The shim has asked the CPU routine for the best length with
 /// the caller's own arguments, so `info` is 0 and the first word of each workspace holds what LAPACK leaves
 /// there.
 ///

@@ -280,10 +280,10 @@ fn every_routine_and_option_reaches_the_device_with_its_own_operands() {
     }
     assert_eq!(script.committed.load(SeqCst), calls);
     // In each precision: getrf 4, getrs 3 x 2, getri 2, gesv 2, potrf 2 x 2, potrs 2 x 2, potri 2 x 2,
-    // posv 2 x 2, geqrf 4, orgqr 3, ormqr 4 x 3, syev, syevd and syevr 4 x 2 each, gesdd 4 x 4, gesvd 15 x 4,
-    // geev 4 x 2; trtri 2 x 2 x 2, trtrs 2 x 3 x 2 x 2, lauum 2 x 2, gelqf 4, gels 2 x 4,
-    // gelsd and gelss 4 each.
-    let each = 4 + 6 + 2 + 2 + 4 * 4 + 4 + 3 + 12 + 24 + 16 + 60 + 8 + 8 + 24 + 4 + 4 + 8 + 8;
+    // posv 2 x 2, geqrf 4, orgqr 3, ormqr 4 x 3, syev, syevd, sygv and sygvd 4 x 2 each, syevr, syevx and sygvx
+    // 12 x 2 each, gesdd 4 x 4, gesvd 15 x 4, geev 4 x 2; trtri 2 x 2 x 2, trtrs 2 x 3 x 2 x 2, lauum 2 x 2, gelqf 4,
+    // gels 2 x 4, gelsd and gelss 4 each.
+    let each = 4 + 6 + 2 + 2 + 4 * 4 + 4 + 3 + 12 + 32 + 72 + 16 + 60 + 8 + 8 + 24 + 4 + 4 + 8 + 8;
     assert_eq!(calls, 4 * each);
 }
 
@@ -440,7 +440,16 @@ fn what_contradicts_the_family_is_left_to_the_shim() {
     refuse(Op::Potrf, &|raw| raw.letters[0] = b'X');
     refuse(Op::Orgqr, &|raw| raw.k = raw.n + 1);
     refuse(Op::Gesv, &|raw| raw.vectors[0] = core::ptr::null_mut());
-    refuse(Op::Syevr, &|raw| raw.letters[1] = b'I');
+    refuse(Op::Syevr, &|raw| raw.letters[1] = b'X');
+    refuse(Op::Syevr, &|raw| {
+        raw.letters[1] = b'I';
+        raw.ints[1] = raw.n + 1;
+    });
+    refuse(Op::Syevr, &|raw| {
+        raw.letters[1] = b'V';
+        raw.reals[1] = raw.reals[0];
+    });
+    refuse(Op::Sygvd, &|raw| raw.ints[0] = 4);
     refuse(Op::Gesvd, &|raw| raw.letters = *b"OO\0\0");
     refuse(Op::Gemm, &|_| ());
     assert_eq!(script.computed.load(SeqCst), 0);

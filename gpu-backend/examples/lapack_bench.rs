@@ -1,8 +1,9 @@
 //! `lapack_bench [--library-dir DIR] [--runs 3] [--way auto|keep|scratch] [--threads T] [--uploads U] [ROUTINE…] [N…]`:
 //! times LAPACK routines in double precision from malloc memory on the machine's GPU, and checks the results.
 //!
-//! Routines: potrf getrf gesv (one right-hand side) geqrf syevd (with vectors) gesdd (economical vectors) gesddn
-//! (values) geev (right vectors); all of them if none is named. N: 4096 and 8192 if none is given.
+//! Routines: potrf getrf gesv (one right-hand side) geqrf syevd (with vectors) syevri (the lowest quarter of the
+//! spectrum with vectors) sygvd (itype 1, with vectors) gesdd (economical vectors) gesddn (values) geev (right
+//! vectors); all of them if none is named. N: 4096 and 8192 if none is given.
 //!
 //! One line a case: routine, n, best total time, and of that run: until the operands were up, the kernels' own time,
 //! the rest until the results were down, and the copies between the caller's and other host memory that were waited
@@ -20,8 +21,8 @@ use std::time::Instant;
 /// LAPACK's tests' threshold.
 const THRESHOLD: f64 = 30.0;
 
-const ROUTINES: [&str; 8] = [
-    "potrf", "getrf", "gesv", "geqrf", "syevd", "gesdd", "gesddn", "geev",
+const ROUTINES: [&str; 10] = [
+    "potrf", "getrf", "gesv", "geqrf", "syevd", "syevri", "sygvd", "gesdd", "gesddn", "geev",
 ];
 
 struct Random(u64);
@@ -49,6 +50,15 @@ fn times(a: &[f64], x: &[f64], transposed: bool) -> Vec<f64> {
         } else {
             y.iter_mut().zip(column).for_each(|(y, a)| *y += a * x[j]);
         }
+    }
+    y
+}
+
+/// y := Z x, Z of x.len() columns.
+fn combined(z: &[f64], x: &[f64], rows: usize) -> Vec<f64> {
+    let mut y = vec![0.0; rows];
+    for (column, x) in z.chunks_exact(rows).zip(x) {
+        y.iter_mut().zip(column).for_each(|(y, z)| *y += z * x);
     }
     y
 }
@@ -116,6 +126,8 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
         "gesv" => (Op::Gesv, ""),
         "geqrf" => (Op::Geqrf, ""),
         "syevd" => (Op::Syevd, "VL"),
+        "syevri" => (Op::Syevr, "VIL"),
+        "sygvd" => (Op::Sygvd, "VL"),
         "gesdd" => (Op::Gesdd, "S"),
         "gesddn" => (Op::Gesdd, "N"),
         _ => (Op::Geev, "NV"),
@@ -138,6 +150,16 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
             call.vectors[0] = vector(VectorKind::Integer, pivots);
         }
         "geqrf" => call.vectors[0] = vector(VectorKind::Same, first),
+        "syevri" => {
+            call.scalars.ints = [1, b_cols as i64, 0];
+            call.matrices[1] = Some(Matrix::Out(b));
+            call.vectors[0] = vector(VectorKind::Integer, pivots);
+            call.vectors[1] = vector(VectorKind::Real, first);
+        }
+        "sygvd" => {
+            call.matrices[1] = Some(Matrix::InOut(c));
+            call.vectors[0] = vector(VectorKind::Real, first);
+        }
         "gesdd" => {
             call.matrices[1] = Some(Matrix::Out(b));
             call.matrices[2] = Some(Matrix::Out(c));
@@ -158,7 +180,12 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
 }
 
 /// The residual of what `run` has left, for the matrix `a` that it was given.
-fn residual(routine: &str, a: &[f64], b: &[f64], o: &Operands, random: &mut Random) -> f64 {
+fn residual(
+    routine: &str,
+    (a, b, c): (&[f64], &[f64], &[f64]),
+    o: &Operands,
+    random: &mut Random,
+) -> f64 {
     let n = o.n;
     let x = random.vector(n);
     let scaled = |x: &[f64]| -> Vec<f64> { x.iter().zip(&o.first).map(|(x, s)| x * s).collect() };
@@ -206,6 +233,23 @@ fn residual(routine: &str, a: &[f64], b: &[f64], o: &Operands, random: &mut Rand
             orthogonal(&o.a);
             times(&o.a, &scaled(&times(&o.a, &x, true)), false)
         }
+        "syevri" => {
+            let part = random.vector(o.b.len() / n);
+            let sum = combined(&o.b, &part, n);
+            let back: Vec<f64> =
+                o.b.chunks_exact(n)
+                    .map(|z| z.iter().zip(&sum).map(|(z, y)| z * y).sum())
+                    .collect();
+            lost += difference(&back, &part) / (norm(&part) * n as f64 * f64::EPSILON);
+            (left, size) = (times(a, &sum, false), norm(&part));
+            let scaled: Vec<f64> = part.iter().zip(&o.first).map(|(x, w)| x * w).collect();
+            combined(&o.b, &scaled, n)
+        }
+        "sygvd" => {
+            let sum = times(&o.a, &x, false);
+            (left, size) = (times(a, &sum, false), norm(&sum));
+            times(c, &times(&o.a, &scaled(&x), false), false)
+        }
         "gesdd" => {
             orthogonal(&o.b);
             orthogonal(&o.c);
@@ -241,7 +285,7 @@ fn residual(routine: &str, a: &[f64], b: &[f64], o: &Operands, random: &mut Rand
 fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
     let mut random = Random(77);
     let mut a = random.vector(n * n);
-    if matches!(routine, "potrf" | "syevd") {
+    if matches!(routine, "potrf" | "syevd" | "syevri" | "sygvd") {
         for j in 0..n {
             for i in 0..j {
                 a[j * n + i] = a[i * n + j];
@@ -251,13 +295,22 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
             }
         }
     }
-    let b_cols = if routine == "gesdd" { n } else { 1 };
+    let b_cols = match routine {
+        "gesdd" => n,
+        "syevri" => n.div_ceil(4),
+        _ => 1,
+    };
     let b = random.vector(n * b_cols);
+    let mut c = vec![1.0; n * n];
+    if routine == "sygvd" {
+        c.copy_from_slice(&a);
+        (0..n).for_each(|j| c[j * n + j] += 2.0 * n as f64);
+    }
     let mut o = Operands {
         n,
         a: a.clone(),
         b: b.clone(),
-        c: vec![1.0; n * n],
+        c: c.clone(),
         first: vec![0.0; n],
         second: vec![0.0; n],
         pivots: vec![0; n],
@@ -268,12 +321,13 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
     for _ in 0..runs {
         o.a.copy_from_slice(&a);
         o.b.copy_from_slice(&b);
+        o.c.copy_from_slice(&c);
         let times = run(gpu, routine, &mut o);
         if times.0 < best.0 {
             best = times;
         }
     }
-    let residual = residual(routine, &a, &b, &o, &mut random);
+    let residual = residual(routine, (&a, &b, &c), &o, &mut random);
     let (total_s, t) = best;
     let down_s = (t.download_s - t.compute_s - t.copy_s).max(0.0);
     let ms = |s: f64| s * 1e3;

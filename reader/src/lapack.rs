@@ -236,9 +236,9 @@ const MAX_LWORK: usize = 3;
 type Words = [u64; 4];
 
 /// Asks the CPU routine for its workspace with the caller's own arguments, each length replaced by -1 and each
-/// workspace by one of ours. Where the caller's workspaces are of the best length, their first words and info
-/// then get what the query has left there, as the routine itself leaves it at its end. False, and nothing of
-/// the caller's is written, if one is shorter than the best: it may be too short at all.
+/// workspace by one of ours. Where the caller's workspaces are long enough, their first words and info then get
+/// what the query has left there, as the routine itself leaves it at its end. False, and nothing of the caller's is
+/// written, if one is shorter than the documented minimum, or, of a routine whose minimum is not known, than the best.
 ///
 /// # Safety
 /// The frame is that of a call which [`read`] has accepted, with integers of this width.
@@ -249,6 +249,10 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
     let args = family.args_of(precision);
     // SAFETY: the caller's frame.
     let f = unsafe { &*frame };
+    // SAFETY: forwarded.
+    let Some(heading) = (unsafe { Heading::read(f, family, precision, width) }) else {
+        return false;
+    };
     // All of its bytes are ones in either width.
     let query = -1_i64;
     let mut info = 0_i64;
@@ -281,15 +285,21 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
             return false;
         }
         for (lwork, words) in places.iter().zip(&words) {
+            // SAFETY: an INTEGER argument.
+            let given = unsafe { width.at(f, *lwork) };
+            let least = heading
+                .options
+                .least_length(args[*lwork].name(), &heading.dims);
+            if least.is_some_and(|least| u64::try_from(given).is_ok_and(|given| given >= least)) {
+                continue;
+            }
             let best = match (args[lwork - 1].name(), precision.real(), width) {
                 ("iwork", _, Width::Four) => f64::from(words[0] as i32),
                 ("iwork", _, Width::Eight) => words[0].cast_signed() as f64,
                 (_, Precision::S, _) => f64::from(f32::from_bits(words[0] as u32)),
                 _ => f64::from_bits(words[0]),
             };
-            // SAFETY: an INTEGER argument.
-            let given = unsafe { width.at(f, *lwork) } as f64;
-            if best.is_nan() || given < best {
+            if best.is_nan() || (given as f64) < best {
                 return false;
             }
         }
@@ -299,7 +309,7 @@ unsafe fn prepare(entry: &Entry, frame: *const Frame, width: Width) -> bool {
                 ("rwork", p) => p.real().elem_bytes(),
                 (_, p) => p.elem_bytes(),
             };
-            // SAFETY: the caller's workspace has the best length, which is not 0; it overlaps no local.
+            // SAFETY: the caller's workspace has a legal length, which is not 0; it overlaps no local.
             unsafe {
                 let to = f.pointer::<u8>(lwork - 1);
                 core::ptr::copy_nonoverlapping(words.as_ptr().cast(), to, elem_bytes);

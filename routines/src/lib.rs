@@ -8,6 +8,7 @@ mod options;
 mod shape;
 mod table;
 mod types;
+mod workspace;
 
 pub use family::{
     Arg, Dim, Dims, Extent, Family, Flops, Gate, Intent, Library, Naming, Part, Term,

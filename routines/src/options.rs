@@ -93,6 +93,16 @@ impl<'a> Options<'a> {
         Self { scalars, ..self }
     }
 
+    /// The family.
+    pub(crate) fn op(&self) -> Op {
+        self.family.op
+    }
+
+    /// Element type.
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision
+    }
+
     /// The real input scalar with this name, `None` where the routine lacks it.
     pub fn real(&self, name: &str) -> Option<f64> {
         let args = self.family.args_of(self.precision).iter();

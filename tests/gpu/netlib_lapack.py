@@ -32,6 +32,7 @@ AT_ONCE = 8
 PROGRAMS = (
     ("xlintst{p}", "{p}test.in", "sdcz"),
     ("xeigtst{p}", "sep.in", "sdcz"),
+    ("xeigtst{p}", "{p}sg.in", "sdcz"),
     ("xeigtst{p}", "svd.in", "sdcz"),
     ("xeigtst{p}", "{p}ed.in", "sdcz"),
     ("xlintstrf{p}", "{p}test_rfp.in", "sdcz"),
@@ -39,8 +40,8 @@ PROGRAMS = (
 
 # Routed families that each precision's programs call, by the names in the log. (getri passes the door, but the
 # backend has no path for it.)
-REAL = ("getrf getrs gesv potrf potrs posv potri geqrf orgqr ormqr syev syevd syevr gesvd gesdd geev").split()
-COMPLEX = ("getrf getrs gesv potrf potrs posv potri geqrf ungqr unmqr heev heevd heevr gesvd gesdd geev").split()
+REAL = ("getrf getrs gesv potrf potrs posv potri geqrf orgqr ormqr syev syevd syevr syevx sygv sygvd sygvx gesvd gesdd geev").split()
+COMPLEX = ("getrf getrs gesv potrf potrs posv potri geqrf ungqr unmqr heev heevd heevr heevx hegv hegvd hegvx gesvd gesdd geev").split()
 
 
 def families(precision):
@@ -83,6 +84,8 @@ def cut(data, text):
         is_path = lambda line: line[:1] == path and len(line.split()[0]) == 3
         lines = [line for line in lines if not is_path(line) or line[1:3] in PATHS]
         return "\n".join(lines) + "\n", f"{what}, paths {' '.join(PATHS)} alone"
+    if data.endswith("sg.in"):
+        return text, "all of it"
     for name, lists in (("sep.in", SYMMETRIC), ("svd.in", SVD), ("_rfp.in", RFP)):
         if data.endswith(name):
             lines, what = _thin(lines, lists)

@@ -21,7 +21,7 @@ cp -a "$prefix/." "$kit/prefix/"
 cp "$netlib"/xblat3? "$netlib"/x?cblat3 "$netlib"/?blat3.in "$netlib"/?in3 "$kit/netlib/"
 cp "$netlib_lapack"/xlintst[sdcz] "$netlib_lapack"/xlintstrf[sdcz] "$netlib_lapack"/xeigtst[sdcz] "$kit/netlib-lapack/"
 strip "$kit/netlib-lapack"/x*
-cp "$netlib_lapack"/{[sdcz]test.in,[sdcz]test_rfp.in,[sdcz]ed.in,sep.in,svd.in} "$kit/netlib-lapack/"
+cp "$netlib_lapack"/{[sdcz]test.in,[sdcz]test_rfp.in,[sdcz]ed.in,[sdcz]sg.in,sep.in,svd.in} "$kit/netlib-lapack/"
 for program in dgemm level3 callers; do
     gcc -O2 -o "$kit/$program" "$here/$program.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm -lpthread
 done

@@ -401,7 +401,7 @@ mod tests {
             ("dgemm 99999999999", "from 1 to"),
             ("dsyevd 100 X", "jobz 'X' is not accepted; accepted: N V"),
             ("dsyevd 100 VLL", "2 option letters, 3 are given"),
-            ("dsyevr 100 VI", "never gets"),
+            ("dgesvd 100 OO", "never gets"),
             ("dorgqr 5 6 7", "contradict"),
         ] {
             let line = format!("{:#}", read(text).expect_err(text));

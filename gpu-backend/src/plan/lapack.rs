@@ -232,6 +232,8 @@ pub fn plan(call: &LapackCall<'_>, sizes: &Sizes, polar: bool) -> Result<Plan, F
             w.svd(svd_wants(call)?, (m, n), polar)
         }
         Op::Geev => {
+            // Xgeev has right vectors only; those of A^H are A's left ones, but which belongs to which eigenvalue
+            // nothing says where eigenvalues are close.
             if call.letter("jobvl") == Some(b'V') {
                 return Err(Failure::Unsupported("left eigenvectors"));
             }

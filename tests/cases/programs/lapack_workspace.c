@@ -2,12 +2,13 @@
  *
  * Prints a line a call: what the routine left in info, in the first word of each workspace, and a sum over
  * all memory, to be compared with the same archive without us. Linked with mock_engine.c it also checks which
- * calls come to the engine: those with the best workspace and n > 0, each with its own op, and no other.
+ * calls come to the engine: those with n > 0 and a workspace that LAPACK accepts, down to the shortest, each with its
+ * own op, and no other.
  * Exit status 1 if not.
  *
- * A row's letters, in Fortran order: J K job letters (value in `legal`), T trans, U uplo, S side; m n k r
+ * A row's letters, in Fortran order: J K job letters (value in `legal`), T trans, U uplo, S side; t itype; m n k r
  * dimensions (r = nrhs); A B G H matrices followed by their leading dimension L; V a vector or array that is no
- * matrix; I ipiv, isuppz; x a real workspace with its length w; y an INTEGER one with its length i; O info.
+ * matrix; I ipiv, isuppz, rank; x a real workspace with its length w; y an INTEGER one with its length i; O info.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -31,6 +32,14 @@ static const struct row ROWS[] = {
     {"cz", "heev", "JUnALVxwVO", "V", 37},        {"sd", "syevd", "JUnALVxwyiO", "V", 38},
     {"cz", "heevd", "JUnALVxwxwyiO", "V", 38},    {"sd", "syevr", "JKUnALVVVVVIVGLIxwyiO", "VA", 39},
     {"cz", "heevr", "JKUnALVVVVVIVGLIxwxwyiO", "VA", 39},
+    {"sd", "syevx", "JKUnALVVVVVIVGLxwVIO", "VA", 40},
+    {"cz", "heevx", "JKUnALVVVVVIVGLxwVVIO", "VA", 40},
+    {"sd", "sygv", "tJUnALBLVxwO", "V", 41},      {"cz", "hegv", "tJUnALBLVxwVO", "V", 41},
+    {"sd", "sygvd", "tJUnALBLVxwyiO", "V", 42},   {"cz", "hegvd", "tJUnALBLVxwxwyiO", "V", 42},
+    {"sd", "sygvx", "tJKUnALBLVVVVVIVGLxwVIO", "VA", 54},
+    {"cz", "hegvx", "tJKUnALBLVVVVVIVGLxwVVIO", "VA", 54},
+    {"sd", "gelsd", "mnrALBLVVIxwVO", "", 32},    {"cz", "gelsd", "mnrALBLVVIxwVVO", "", 32},
+    {"sd", "gelss", "mnrALBLVVIxwO", "", 33},     {"cz", "gelss", "mnrALBLVVIxwVO", "", 33},
     {"sd", "gesdd", "JmnALVGLHLxwVO", "S", 43},   {"cz", "gesdd", "JmnALVGLHLxwVVO", "S", 43},
     {"sd", "gesvd", "JKmnALVGLHLxwO", "SO", 44},  {"cz", "gesvd", "JKmnALVGLHLxwVO", "SO", 44},
     {"sd", "geev", "JKnALVVGLHLxwO", "NV", 46},   {"cz", "geev", "JKnALVGLHLxwVO", "NV", 46},
@@ -100,6 +109,7 @@ static void make(struct call *c)
         case 'U': letters[n] = 'l'; break;
         case 'S': letters[n] = 'L'; break;
         case 'r': integers[n] = NRHS; break;
+        case 't': integers[n] = 1; break;
         case 'm':
         case 'n':
         case 'k': integers[n] = c->n; break;
@@ -199,10 +209,22 @@ int main(void)
                 make(&c);
                 show(&c, "best", c.n > 0);
                 for (int j = 0; c.n > 1 && j < c.lengths; j++) {
+                    /* The shortest that LAPACK accepts, between one that it refuses and one that it does not. */
+                    int refused = 0, accepted = best[j];
                     memcpy(c.length, best, sizeof best);
-                    c.length[j]--;
-                    make(&c);
-                    show(&c, "less", 0);
+                    while (accepted - refused > 1) {
+                        c.length[j] = refused + (accepted - refused) / 2;
+                        make(&c);
+                        if (c.info < 0) refused = c.length[j];
+                        else accepted = c.length[j];
+                    }
+                    /* What the documents say of these is more than some of their paths check. */
+                    const int exact = strncmp(ROWS[r].name, "ges", 3) != 0;
+                    for (int less = 0; less < 2 && accepted - less > 0; less++) {
+                        c.length[j] = accepted - less;
+                        make(&c);
+                        if (exact || less) show(&c, less ? "refused" : "least", !less);
+                    }
                 }
             }
         }

@@ -97,7 +97,7 @@ fn illegal_lapack_arguments_are_reported_alike_when_every_call_may_go_to_the_gpu
 
 /// The engine that stands in leaves every call of LAPACK to the CPU and tells the program what came.
 #[test]
-fn lapack_calls_with_the_best_workspace_pass_the_door_and_no_others() {
+fn lapack_calls_with_a_legal_workspace_pass_the_door_and_no_others() {
     let dir = scratch!("lapack-workspace");
     let made = compile(
         &dir,
