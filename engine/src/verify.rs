@@ -82,15 +82,15 @@ struct Copy {
 }
 
 impl Copy {
-    /// `None` without memory for it.
-    fn of(view: MatRef<'_>, is_read: bool) -> Option<Self> {
+    /// `None` without memory for it. The first `columns` are surely the caller's.
+    fn of(view: MatRef<'_>, columns: usize, is_read: bool) -> Option<Self> {
         let (rows, cols, elem_bytes) = (view.rows(), view.cols(), view.elem_bytes());
         let ld = view.ld().min(rows + GAP);
         let bytes = ld.checked_mul(cols)?.checked_mul(elem_bytes)?;
         let mut device = Vec::new();
         device.try_reserve_exact(bytes).ok()?;
         device.resize(bytes, OUTSIDE);
-        for (j, to) in device.chunks_mut(ld * elem_bytes).enumerate() {
+        for (j, to) in device.chunks_mut(ld * elem_bytes).enumerate().take(columns) {
             // Also what is only written: a routine may leave some of it.
             to[..rows * elem_bytes].copy_from_slice(view.column_piece(j, 0, rows));
         }
@@ -160,11 +160,16 @@ pub struct Copies {
 /// The place of a level-3 result among the matrices.
 const RESULT: usize = 2;
 
-fn copy(matrix: &Matrix<'_>) -> Option<Option<Copy>> {
+/// `in_an_interval`: of a matrix that is only written, a caller may have only as many columns as the routine will find
+/// values.
+fn copy(matrix: &Matrix<'_>, in_an_interval: bool) -> Option<Option<Copy>> {
     match matrix {
         Matrix::In(_) => Some(None),
-        Matrix::InOut(view) => Copy::of(view.as_ref(), true).map(Some),
-        Matrix::Out(view) => Copy::of(view.as_ref(), false).map(Some),
+        Matrix::InOut(view) => Copy::of(view.as_ref(), view.cols(), true).map(Some),
+        Matrix::Out(view) => {
+            let columns = if in_an_interval { 0 } else { view.cols() };
+            Copy::of(view.as_ref(), columns, false).map(Some)
+        }
     }
 }
 
@@ -186,15 +191,16 @@ impl Copies {
         };
         match call {
             Call::Level3(call) => {
-                let result = Copy::of(call.c.as_ref(), call.reads_result())?;
+                let result = Copy::of(call.c.as_ref(), call.n, call.reads_result())?;
                 copies.matrices[RESULT] = Some(result);
             }
             Call::Lapack(call) => {
+                let interval = call.letter("range") == Some(b'V');
                 for (to, from) in copies.matrices.iter_mut().zip(&call.matrices) {
-                    *to = from.as_ref().map_or(Some(None), copy)?;
+                    *to = from.as_ref().map_or(Some(None), |m| copy(m, interval))?;
                 }
                 for (to, from) in copies.vectors.iter_mut().zip(&call.vectors) {
-                    *to = from.as_ref().map_or(Some(None), |v| copy(&v.data))?;
+                    *to = from.as_ref().map_or(Some(None), |v| copy(&v.data, false))?;
                 }
             }
         }
@@ -334,7 +340,7 @@ impl Copies {
             gpu,
             cpu: Some(cpu),
         };
-        let apart = measures::values(&facts, &device, &own);
+        let apart = measures::values(&facts, &before, &device, &own);
         let apart = apart.map(|(name, gpu)| Measure {
             name,
             gpu,

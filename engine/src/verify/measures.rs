@@ -540,22 +540,64 @@ fn vectors(
     product(facts, &got, &right, a.norm(op) * v.norm(Op::N), &y)
 }
 
-/// Values that both sides give: the largest difference over the largest value. Sides that find another number of them,
-/// or another rank, have nothing in common.
-pub fn values(facts: &Facts<'_>, gpu: &State<'_>, cpu: &State<'_>) -> Option<Figure> {
+/// Values that both sides give: the largest difference over the largest value, of a part of a spectrum over |A|. Sides
+/// that find another number of them, or another rank, have nothing in common, but for values at the ends of an interval.
+pub fn values(
+    facts: &Facts<'_>,
+    before: &State<'_>,
+    gpu: &State<'_>,
+    cpu: &State<'_>,
+) -> Option<Figure> {
+    let range = facts.letter("range");
     let name = match facts.name {
         "syev" | "syevd" | "syevr" | "syevx" => "w",
         "gesdd" | "gesvd" | "gelsd" | "gelss" => "s",
+        // How far values may be apart depends on the condition of B; how many there are does not.
+        "sygvx" if range != b'V' && gpu.integers("m") != cpu.integers("m") => {
+            return Some(("values", f64::MAX));
+        }
         _ => return None,
     };
-    let ranks_differ = gpu.integers("rank") != cpu.integers("rank");
-    let (gpu, cpu) = (found(gpu, name), found(cpu, name));
-    if gpu.len() != cpu.len() || ranks_differ {
+    if gpu.integers("rank") != cpu.integers("rank") {
         return Some(("values", f64::MAX));
     }
-    let size = cpu.iter().map(|x| x.norm()).fold(0.0, largest);
-    let apart = less(&gpu, &cpu);
-    let most = apart.iter().map(|x| x.norm()).fold(0.0, largest);
+    let (gpu, cpu) = (found(gpu, name), found(cpu, name));
+    let mut size = cpu.iter().map(|x| x.norm()).fold(0.0, largest);
+    if matches!(range, b'V' | b'I') {
+        // A small one has the error of all of them.
+        let a = before.matrix("a")?.part(facts.mirrored());
+        size = largest(size, a.norm(Op::N));
+    }
+    let ends = match (range, facts.options.real("vl"), facts.options.real("vu")) {
+        (b'V', Some(low), Some(high)) => Some((low, high)),
+        _ => None,
+    };
+    let most = apart(&gpu, &cpu, ends);
     let n = facts.counts.m.max(facts.counts.n).max(1) as f64;
     Some(("values", ratio(most, size * n.sqrt() * facts.eps)))
+}
+
+/// The largest difference of ascending values; infinity if one side has more of them. Of those in an interval one side
+/// may have found what the other holds to be just outside: then also the distance of what is left over from its end.
+pub fn apart(x: &[Number], y: &[Number], ends: Option<(f64, f64)>) -> f64 {
+    let most = |x: &mut dyn Iterator<Item = f64>| x.fold(0.0, largest);
+    let (long, short) = if x.len() < y.len() { (y, x) } else { (x, y) };
+    let more = long.len() - short.len();
+    let (low, high) = match (more, ends) {
+        (0, _) => (0.0, 0.0),
+        (_, Some(ends)) => ends,
+        (_, None) => return f64::INFINITY,
+    };
+    let with_first = |first: usize| {
+        let (below, rest) = long.split_at(first);
+        let (inside, above) = rest.split_at(short.len());
+        let pairs = &mut inside.iter().zip(short).map(|(x, y)| (x - y).norm());
+        let below = &mut below.iter().map(|x| (x - low).norm());
+        let above = &mut above.iter().map(|x| (x - high).norm());
+        largest(largest(most(pairs), most(below)), most(above))
+    };
+    (0..=more).map(with_first).fold(f64::INFINITY, |least, x| {
+        // NaN is no match.
+        if x < least { x } else { least }
+    })
 }
