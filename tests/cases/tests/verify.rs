@@ -36,7 +36,9 @@ fn a_program_is_verified_routine_by_routine_and_sees_the_cpus_results() {
     for precision in "sdcz".chars() {
         for family in ["getrf", "gesv", "potrf", "geqrf", "gesdd", "geev"] {
             let routine = &found[&format!("{precision}{family}")];
-            assert_eq!(routine["compared"], 3, "{precision}{family}: {routine}");
+            // Three sizes with each legal workspace.
+            let compared = routine["compared"].as_u64();
+            assert!(compared >= Some(3), "{precision}{family}: {routine}");
         }
     }
     // Bit for bit what the program computes without us in between.
