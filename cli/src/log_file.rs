@@ -3,7 +3,7 @@
 use crate::explain;
 use anyhow::{Context, Result};
 use routines::{Family, Library, Options, Precision, Shape};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -166,7 +166,7 @@ pub struct Measure {
 }
 
 /// What a process counted of one routine, as `engine::log::RoutineStats`.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Summary {
     /// "dgemm".
     pub routine: String,
@@ -188,6 +188,27 @@ pub struct Summary {
     pub reasons: BTreeMap<String, u64>,
     /// CPU calls that were meant for the GPU, by what went wrong.
     pub fallbacks: BTreeMap<String, u64>,
+}
+
+impl Summary {
+    /// Adds what another process, or call, counted.
+    pub fn add(&mut self, part: &Self) {
+        self.gpu_calls += part.gpu_calls;
+        self.cpu_calls += part.cpu_calls;
+        self.gpu_s += part.gpu_s;
+        self.cpu_s += part.cpu_s;
+        self.saved_s += part.saved_s;
+        self.bytes_in += part.bytes_in;
+        self.bytes_out += part.bytes_out;
+        for (to, from) in [
+            (&mut self.reasons, &part.reasons),
+            (&mut self.fallbacks, &part.fallbacks),
+        ] {
+            for (text, count) in from {
+                *to.entry(text.clone()).or_default() += count;
+            }
+        }
+    }
 }
 
 /// An event, the line of the file that holds it (from 1), and the process that wrote it.

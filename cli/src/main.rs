@@ -32,6 +32,7 @@ mod install;
 mod log_file;
 mod man;
 mod prefix;
+mod private_file;
 mod report;
 mod run;
 mod status;

@@ -4,12 +4,13 @@ mod charts;
 mod page;
 mod totals;
 
-use crate::log_file;
-use crate::units::{bytes, seconds};
+use crate::log_file::{self, Summary};
+use crate::units::seconds;
 use anyhow::{Context, Result, ensure};
+use gpu_offload::log::bytes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use totals::{Report, Row};
+use totals::Report;
 
 /// Arguments of `report`.
 #[derive(clap::Args)]
@@ -80,7 +81,7 @@ fn beside(log: &Path) -> Result<PathBuf> {
 
 /// What is said of all calls together.
 fn sum(report: &Report) -> String {
-    let Row {
+    let Summary {
         gpu_calls,
         cpu_calls,
         gpu_s,
@@ -112,15 +113,15 @@ fn table(report: &Report) -> String {
     ]));
     for row in &report.routines {
         lines.push(line([
-            &row.routine,
-            &(row.gpu_calls + row.cpu_calls).to_string(),
-            &row.gpu_calls.to_string(),
-            &seconds(row.gpu_s),
-            &row.cpu_calls.to_string(),
-            &seconds(row.cpu_s),
-            &seconds(row.saved_s),
-            &bytes(row.bytes_in),
-            &bytes(row.bytes_out),
+            &row.counted.routine,
+            &(row.counted.gpu_calls + row.counted.cpu_calls).to_string(),
+            &row.counted.gpu_calls.to_string(),
+            &seconds(row.counted.gpu_s),
+            &row.counted.cpu_calls.to_string(),
+            &seconds(row.counted.cpu_s),
+            &seconds(row.counted.saved_s),
+            &bytes(row.counted.bytes_in),
+            &bytes(row.counted.bytes_out),
             &row.error_text(),
         ]));
         lines.extend(row.notes().into_iter().map(|note| format!("  {note}")));

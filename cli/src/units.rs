@@ -15,32 +15,9 @@ pub fn seconds(s: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Four digits at most with a unit.
-pub fn bytes(count: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let large = units.into_iter().find(|(shift, _)| count >> shift > 0);
-    large.map_or_else(
-        || format!("{count} B"),
-        |(shift, unit)| format!("{:.1} {unit}", count as f64 / (1u64 << shift) as f64),
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{bytes, seconds};
-
-    #[test]
-    fn a_size_has_a_unit() {
-        for (count, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (3 << 29, "1.5 GiB"),
-            (u64::MAX, "16777216.0 TiB"),
-        ] {
-            assert_eq!(bytes(count), text);
-        }
-    }
+    use super::seconds;
 
     #[test]
     fn a_time_has_three_digits_and_a_unit() {

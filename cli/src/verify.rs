@@ -3,6 +3,7 @@
 
 use crate::child;
 use crate::log_file::{self, Event, Verified};
+use crate::private_file::PrivateFile;
 use crate::run::{flops, not_started, prepared, shell_status};
 use anyhow::{Context, Result};
 use gpu_offload::verify::{ACCEPTED, is_wrong};
@@ -10,7 +11,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,40 +84,17 @@ impl Routine {
     }
 }
 
-/// The command's log, removed at the end.
-struct Log(PathBuf);
-
-impl Log {
-    fn new() -> Result<Self> {
-        let name = format!("gpu-offload-verify-{}.jsonl", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// Runs the command to its end and reports on standard error.
 ///
 /// # Errors
 /// If there is no library to run it on, or the findings cannot be read or written.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let log = Log::new()?;
+    let log = PrivateFile::new("verify", "jsonl")?;
     let mut command = prepared(&args.command, !args.no_wheels)?;
     command
         .env("GPU_OFFLOAD", "verify")
         .env("GPU_OFFLOAD_LOG", "decisions")
-        .env("GPU_OFFLOAD_LOG_FILE", &log.0);
+        .env("GPU_OFFLOAD_LOG_FILE", log.path());
     if let Some(threshold) = args.threshold {
         command.env("GPU_OFFLOAD_THRESHOLD", threshold.to_string());
     }
@@ -126,7 +103,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Err(error) => return Ok(ExitCode::from(not_started(&command, &error))),
     };
     let mut routines = BTreeMap::<String, Routine>::new();
-    for entry in log_file::read(&log.0)? {
+    for entry in log_file::read(log.path())? {
         if let Event::Verified(call) = entry.event {
             let routine = routines.entry(call.routine.clone()).or_default();
             routine.add(&call);

@@ -1,32 +1,12 @@
 //! `explain` from outside: an answer over a given profile, and a log's decisions again.
 
+mod common;
+
+use common::Folder;
 use cost_model::{CpuFacts, Fingerprint, Level, Profile, Situation, decide};
 use routines::{Op, Precision, Shape};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("gpu-offload-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("temporary directory");
-        Self(dir)
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("writable");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn explain(home: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpu-offload"))

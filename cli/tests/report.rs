@@ -1,30 +1,12 @@
 //! `report` from outside, on logs that the engine's own log wrote.
 
+mod common;
+
+use common::Folder;
 use gpu_offload::config::LogLevel;
 use gpu_offload::log::{CallRecord, Log, ProcessState};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("gpu-offload-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("temporary directory");
-        Self(dir)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn report(args: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpu-offload"))
@@ -213,11 +195,7 @@ fn a_log_of_many_calls_makes_a_page_that_opens() {
 #[test]
 fn what_cannot_be_reported_is_one_line_and_nothing_is_written() {
     let folder = Folder::new("report-wrong");
-    let write = |name: &str, text: &str| {
-        let path = folder.path(name);
-        std::fs::write(&path, text).expect("writable");
-        path
-    };
+    let write = |name: &str, text: &str| PathBuf::from(folder.write(name, text));
     let whole = write(
         "whole.jsonl",
         "{\"event\":\"start\",\"pid\":1,\"device\":\"x\",\"profile\":\"y\",\"seconds\":1}\n",

@@ -553,7 +553,8 @@ fn seconds(s: f64) -> String {
     }
 }
 
-fn bytes(b: u64) -> String {
+/// A size with its unit.
+pub fn bytes(b: u64) -> String {
     let b = b as f64;
     [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")]
         .into_iter()
@@ -655,6 +656,19 @@ mod tests {
         assert_eq!(summary["reasons"]["forced"], 1);
         assert_eq!(summary["fallbacks"]["not enough \"memory\""], 1);
         assert_eq!(lines[4]["gpu"], "Some GPU");
+    }
+
+    #[test]
+    fn a_size_has_a_unit() {
+        for (count, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (3 << 29, "1.5 GiB"),
+            (u64::MAX, "16777216.0 TiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
     }
 
     #[test]

@@ -9,20 +9,20 @@ use super::limits::Limits;
 use super::process::{Loaded, add, threads};
 use crate::child;
 use crate::prefix;
+use crate::private_file::PrivateFile;
 use crate::run::{audit, not_started, shell_status};
 use anyhow::{Context, Result};
 use loader_hook::LIST_VARIABLE;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs the command to its end; the report, and the status with which it ended, as a shell counts.
 pub fn observe(command: &[OsString]) -> Result<(Report, u8)> {
     let (program, rest) = command.split_first().context("no command")?;
-    let list = List::new()?;
+    let list = PrivateFile::new("doctor", "list")?;
     let mut started = Command::new(program);
     started
         .args(rest)
@@ -30,12 +30,13 @@ pub fn observe(command: &[OsString]) -> Result<(Report, u8)> {
             "LD_AUDIT",
             audit(&prefix::hook()?, std::env::var_os("LD_AUDIT")),
         )
-        .env(LIST_VARIABLE, &list.0);
+        .env(LIST_VARIABLE, list.path());
     let status = match child::status(&mut started) {
         Ok(status) => status,
         Err(error) => return Ok((Report::default(), not_started(&started, &error))),
     };
-    let text = fs::read(&list.0).with_context(|| format!("cannot read {}", list.0.display()))?;
+    let text =
+        fs::read(list.path()).with_context(|| format!("cannot read {}", list.path().display()))?;
     let mut report = judged(&String::from_utf8_lossy(&text));
     // What the command was started with is what this process was.
     let variables = std::env::vars_os()
@@ -45,29 +46,6 @@ pub fn observe(command: &[OsString]) -> Result<(Report, u8)> {
     let code = shell_status(status);
     report.status = Some(code.into());
     Ok((report, code))
-}
-
-/// The file for the list, removed at the end.
-struct List(PathBuf);
-
-impl List {
-    fn new() -> Result<Self> {
-        let path =
-            std::env::temp_dir().join(format!("gpu-offload-doctor-{}.list", std::process::id()));
-        fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for List {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 /// One process of the command, as far as the list goes.

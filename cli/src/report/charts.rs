@@ -103,10 +103,12 @@ fn draw(paint: impl FnOnce(&Area<'_>) -> Outcome) -> Result<String> {
 
 fn bars(area: &Area<'_>, report: &Report) -> Outcome {
     let mut rows: Vec<_> = report.routines.iter().collect();
-    rows.sort_by(|a, b| (b.gpu_s + b.cpu_s).total_cmp(&(a.gpu_s + a.cpu_s)));
+    rows.sort_by(|a, b| {
+        (b.counted.gpu_s + b.counted.cpu_s).total_cmp(&(a.counted.gpu_s + a.counted.cpu_s))
+    });
     rows.truncate(MOST_BARS);
-    let took = |row: &Row| row.gpu_s + row.cpu_s;
-    let alone = |row: &Row| (took(row) + row.saved_s).max(0.0);
+    let took = |row: &Row| row.counted.gpu_s + row.counted.cpu_s;
+    let alone = |row: &Row| (took(row) + row.counted.saved_s).max(0.0);
     let longest = rows
         .iter()
         .fold(f64::MIN_POSITIVE, |most, r| most.max(took(r)).max(alone(r)));
@@ -129,13 +131,17 @@ fn bars(area: &Area<'_>, report: &Report) -> Outcome {
         };
         let (upper, lower) = ((0.15, 0.48), (0.52, 0.85));
         axes.draw_series([
-            bar(0.0, row.gpu_s, upper, GPU),
-            bar(row.gpu_s, took(row), upper, CPU),
+            bar(0.0, row.counted.gpu_s, upper, GPU),
+            bar(row.counted.gpu_s, took(row), upper, CPU),
             bar(0.0, alone(row), lower, FAINT),
         ])?;
         let (left, middle) = axes.backend_coord(&(0.0, y + 0.5));
         let name = (left - 62, middle - 7);
-        area.draw_text(&row.routine, &("sans-serif", 13).into_font().into(), name)?;
+        area.draw_text(
+            &row.counted.routine,
+            &("sans-serif", 13).into_font().into(),
+            name,
+        )?;
     }
     Ok(())
 }

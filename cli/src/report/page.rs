@@ -2,8 +2,9 @@
 
 use super::totals::{Errors, Report};
 use super::{charts, sum};
-use crate::units::{bytes, seconds};
+use crate::units::seconds;
 use anyhow::Result;
+use gpu_offload::log::bytes;
 use maud::{DOCTYPE, PreEscaped, html};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222}\
@@ -62,15 +63,15 @@ pub fn html(report: &Report) -> Result<String> {
                     tr { @for head in heads { th { (head) } } }
                     @for row in &report.routines {
                         tr {
-                            td { (row.routine) }
-                            td { (row.gpu_calls + row.cpu_calls) }
-                            td { (row.gpu_calls) }
-                            td { (seconds(row.gpu_s)) }
-                            td { (row.cpu_calls) }
-                            td { (seconds(row.cpu_s)) }
-                            td { (seconds(row.saved_s)) }
-                            td { (bytes(row.bytes_in)) }
-                            td { (bytes(row.bytes_out)) }
+                            td { (row.counted.routine) }
+                            td { (row.counted.gpu_calls + row.counted.cpu_calls) }
+                            td { (row.counted.gpu_calls) }
+                            td { (seconds(row.counted.gpu_s)) }
+                            td { (row.counted.cpu_calls) }
+                            td { (seconds(row.counted.cpu_s)) }
+                            td { (seconds(row.counted.saved_s)) }
+                            td { (bytes(row.counted.bytes_in)) }
+                            td { (bytes(row.counted.bytes_out)) }
                             td { (errors(&row.gpu_errors)) }
                             td { (errors(&row.cpu_errors)) }
                         }

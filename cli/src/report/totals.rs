@@ -32,28 +32,11 @@ impl Errors {
 }
 
 /// One routine.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Serialize)]
 pub struct Row {
-    /// "dgemm".
-    pub routine: String,
-    /// Calls that came from the GPU.
-    pub gpu_calls: u64,
-    /// Calls that came from the CPU.
-    pub cpu_calls: u64,
-    /// Seconds of the former.
-    pub gpu_s: f64,
-    /// Seconds of the latter.
-    pub cpu_s: f64,
-    /// Predicted CPU time of the former less what they took; of calls without a prediction nothing.
-    pub saved_s: f64,
-    /// Bytes to the device.
-    pub bytes_in: u64,
-    /// Bytes from the device.
-    pub bytes_out: u64,
-    /// Calls by reason.
-    pub reasons: BTreeMap<String, u64>,
-    /// CPU calls that were meant for the GPU, by what went wrong.
-    pub fallbacks: BTreeMap<String, u64>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counted: Summary,
     /// Of the GPU's predicted times; absent without single calls in the log.
     pub gpu_errors: Option<Errors>,
     /// Of the CPU's.
@@ -61,24 +44,6 @@ pub struct Row {
 }
 
 impl Row {
-    fn add(&mut self, part: &Summary) {
-        self.gpu_calls += part.gpu_calls;
-        self.cpu_calls += part.cpu_calls;
-        self.gpu_s += part.gpu_s;
-        self.cpu_s += part.cpu_s;
-        self.saved_s += part.saved_s;
-        self.bytes_in += part.bytes_in;
-        self.bytes_out += part.bytes_out;
-        for (to, from) in [
-            (&mut self.reasons, &part.reasons),
-            (&mut self.fallbacks, &part.fallbacks),
-        ] {
-            for (text, count) in from {
-                *to.entry(text.clone()).or_default() += count;
-            }
-        }
-    }
-
     /// Median errors of both sides, "3 % / 12 %".
     pub fn error_text(&self) -> String {
         let text = |errors: &Option<Errors>| {
@@ -92,12 +57,14 @@ impl Row {
     /// Lines that say why calls went where they did.
     pub fn notes(&self) -> Vec<String> {
         let reasons: Vec<String> = self
+            .counted
             .reasons
             .iter()
             .map(|(reason, count)| format!("{reason} {count}"))
             .collect();
         let reasons = format!("reasons: {}", reasons.join(", "));
         let fallbacks = self
+            .counted
             .fallbacks
             .iter()
             .map(|(text, count)| format!("on the CPU {count} times: {text}"));
@@ -176,7 +143,7 @@ pub struct Report {
     /// By name.
     pub routines: Vec<Row>,
     /// All routines together.
-    pub all: Row,
+    pub all: Summary,
     /// Every call that the log has.
     #[serde(skip)]
     pub points: Vec<Point>,
@@ -193,7 +160,7 @@ impl Report {
     /// Counts. Of a process that ended its own summary is taken, of one that was killed its calls.
     pub fn new(entries: Vec<Entry>) -> Self {
         let (mut devices, mut failures) = (BTreeMap::new(), BTreeMap::new());
-        let (mut processes, mut rows) = (BTreeMap::new(), BTreeMap::<String, Row>::new());
+        let (mut processes, mut rows) = (BTreeMap::new(), BTreeMap::<String, Summary>::new());
         let mut told = BTreeMap::<(i64, String), Told>::new();
         let mut errors = BTreeMap::<(String, bool), Vec<f64>>::new();
         let mut points = Vec::new();
@@ -247,21 +214,17 @@ impl Report {
             }
         }
         told.into_values().for_each(&mut count);
-        let mut all = Row::default();
+        let mut all = Summary::default();
         let routines = rows
             .into_iter()
-            .map(|(routine, mut row)| {
+            .map(|(routine, counted)| {
+                all.add(&counted);
                 let mut of = |on_gpu| errors.remove(&(routine.clone(), on_gpu));
-                row.gpu_errors = of(true).and_then(Errors::of);
-                row.cpu_errors = of(false).and_then(Errors::of);
-                all.gpu_calls += row.gpu_calls;
-                all.cpu_calls += row.cpu_calls;
-                all.gpu_s += row.gpu_s;
-                all.cpu_s += row.cpu_s;
-                all.saved_s += row.saved_s;
-                all.bytes_in += row.bytes_in;
-                all.bytes_out += row.bytes_out;
-                Row { routine, ..row }
+                Row {
+                    gpu_errors: of(true).and_then(Errors::of),
+                    cpu_errors: of(false).and_then(Errors::of),
+                    counted: Summary { routine, ..counted },
+                }
             })
             .collect();
         Self {
