@@ -269,9 +269,8 @@ impl Learning {
         let Some(saved) = &mut *saved else { return };
         self.unsaved.store(0, Relaxed);
         let mine = self.learned.entries();
-        if let Written::Entries(entries) = store::write(dir, saved.identity, &saved.base, &mine) {
-            // What others have learnt is known here from the next start on; until then it is theirs.
-            drop(entries);
+        // What others have learnt is known here from the next start on; until then it is theirs.
+        if let Written::Entries(_) = store::write(dir, saved.identity, &saved.base, &mine) {
             saved.base = mine;
         }
     }

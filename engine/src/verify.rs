@@ -323,16 +323,15 @@ impl Copies {
                 n: call.n,
             },
         };
-        let own = State::of(row, call, |matrix, _| Some(matrix.as_ref()));
-        let before = State::of(row, call, |matrix, copy| match matrix {
+        let own = State::of(row, call, self, |matrix, _| Some(matrix.as_ref()));
+        let before = State::of(row, call, self, |matrix, copy| match matrix {
             Matrix::In(view) => Some(*view),
             _ => copy.and_then(|c| c.view(c.before.as_ref()?)),
         });
-        let device = State::of(row, call, |matrix, copy| match matrix {
+        let device = State::of(row, call, self, |matrix, copy| match matrix {
             Matrix::In(view) => Some(*view),
             _ => copy.and_then(|c| c.view(&c.device)),
         });
-        let (own, before, device) = (own(self), before(self), device(self));
         let gpu = measures::lapack(&facts, &before, &device)?;
         let cpu = measures::lapack(&facts, &before, &own)?;
         let both = |((name, gpu), (_, cpu)): (Figure, Figure)| Measure {
@@ -369,35 +368,31 @@ impl<'a> State<'a> {
     fn of(
         row: &'static Family,
         call: &'a LapackCall<'_>,
+        copies: &'a Copies,
         choose: impl Fn(&'a Matrix<'_>, Option<&'a Copy>) -> Option<MatRef<'a>>,
-    ) -> impl FnOnce(&'a Copies) -> Self {
-        move |copies| {
-            let names = |of: fn(&Arg) -> bool| {
-                let args = row.args_of(call.precision).iter();
-                args.filter(move |arg| of(arg)).map(Arg::name)
-            };
-            let is_matrix: fn(&Arg) -> bool = |arg| matches!(arg, Arg::Matrix { .. });
-            let is_vector: fn(&Arg) -> bool =
-                |arg| matches!(arg, Arg::Vector { .. } | Arg::IntVector { .. });
-            let matrices = names(is_matrix)
-                .zip(call.matrices.iter().zip(&copies.matrices))
-                .filter_map(|(name, (matrix, copy))| {
-                    Some((name, choose(matrix.as_ref()?, copy.as_ref())?))
-                })
-                .collect();
-            let vectors = names(is_vector)
-                .zip(call.vectors.iter().zip(&copies.vectors))
-                .filter_map(|(name, (vector, copy))| {
-                    let vector = vector.as_ref()?;
-                    let view = choose(&vector.data, copy.as_ref())?;
-                    Some((name, vector.kind, view))
-                })
-                .collect();
-            Self {
-                precision: call.precision,
-                matrices,
-                vectors,
-            }
+    ) -> Self {
+        let names = |of: fn(&Arg) -> bool| {
+            let args = row.args_of(call.precision).iter();
+            args.filter(move |arg| of(arg)).map(Arg::name)
+        };
+        let matrices = names(|arg| matches!(arg, Arg::Matrix { .. }))
+            .zip(call.matrices.iter().zip(&copies.matrices))
+            .filter_map(|(name, (matrix, copy))| {
+                Some((name, choose(matrix.as_ref()?, copy.as_ref())?))
+            })
+            .collect();
+        let vectors = names(|arg| matches!(arg, Arg::Vector { .. } | Arg::IntVector { .. }))
+            .zip(call.vectors.iter().zip(&copies.vectors))
+            .filter_map(|(name, (vector, copy))| {
+                let vector = vector.as_ref()?;
+                let view = choose(&vector.data, copy.as_ref())?;
+                Some((name, vector.kind, view))
+            })
+            .collect();
+        Self {
+            precision: call.precision,
+            matrices,
+            vectors,
         }
     }
 

@@ -214,28 +214,6 @@ unsafe extern "C" fn run_cpu(frame: *const c_void) {
     unsafe { *frame.cast::<usize>().cast_mut() += 1 };
 }
 
-/// Every combination of letters that is routed.
-fn letters(row: &Family, precision: Precision) -> Vec<[u8; MAX_LETTERS]> {
-    let mut all = vec![[0; MAX_LETTERS]];
-    let accepted = row.args_of(precision).iter().filter_map(|arg| match *arg {
-        Arg::Letter { accepted, .. } => Some(accepted),
-        _ => None,
-    });
-    for (place, accepted) in accepted.enumerate() {
-        let with = |before: &[u8; MAX_LETTERS]| {
-            let before = *before;
-            accepted.bytes().map(move |letter| {
-                let mut after = before;
-                after[place] = letter;
-                after
-            })
-        };
-        all = all.iter().flat_map(with).collect();
-    }
-    all.retain(|letters| Options::new(row, precision, *letters).are_routed());
-    all
-}
-
 /// Tall, square and wide where the routine has both sizes, and 1.
 fn sizes(row: &Family, right: bool) -> Vec<Dims> {
     // syevr has an output that is called m.
@@ -253,7 +231,7 @@ fn sizes(row: &Family, right: bool) -> Vec<Dims> {
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for (row, precision, _) in routed_in(Library::Lapack) {
-        for letters in letters(row, precision) {
+        for letters in Options::every_routed(row, precision) {
             let right = Options::new(row, precision, letters).letter("side") == b'R';
             for dims in sizes(row, right) {
                 all.push(Case::new(row, precision, letters, dims));
@@ -409,7 +387,7 @@ fn what_contradicts_the_family_is_left_to_the_shim() {
     let engine = forced(&script, settings(Mode::Force));
     let refuse = |op: Op, change: &dyn Fn(&mut RoutedLapack)| {
         let row = family(op);
-        let first = letters(row, Precision::D)[0];
+        let first = Options::every_routed(row, Precision::D)[0];
         let dims = sizes(row, false)[0];
         let mut case = Case::new(row, Precision::D, first, dims);
         let mut raw = case.raw();
@@ -499,7 +477,7 @@ fn without_force_the_cost_model_says_what_comes() {
                 continue;
             }
             closed += 1;
-            let first = letters(row, precision)[0];
+            let first = Options::every_routed(row, precision)[0];
             let mut case = Case::new(row, precision, first, sizes(row, false)[0]);
             assert_eq!(case.route(engine), OUTCOME_UNTOUCHED, "{name}");
             case.expect_kept();

@@ -126,6 +126,31 @@ impl<'a> Options<'a> {
         (il <= iu).then_some((il, iu))
     }
 
+    /// Every combination of a routine's letters that [`Options::are_routed`] accepts.
+    pub fn every_routed(family: &Family, precision: Precision) -> Vec<[u8; MAX_LETTERS]> {
+        let mut all = vec![[0; MAX_LETTERS]];
+        let accepted = family
+            .args_of(precision)
+            .iter()
+            .filter_map(|arg| match *arg {
+                Arg::Letter { accepted, .. } => Some(accepted),
+                _ => None,
+            });
+        for (place, accepted) in accepted.enumerate() {
+            let with = |before: &[u8; MAX_LETTERS]| {
+                let before = *before;
+                accepted.bytes().map(move |letter| {
+                    let mut after = before;
+                    after[place] = letter;
+                    after
+                })
+            };
+            all = all.iter().flat_map(with).collect();
+        }
+        all.retain(|letters| Options::new(family, precision, *letters).are_routed());
+        all
+    }
+
     /// The letter of the option with this name, 0 where the routine lacks it.
     pub fn letter(&self, name: &str) -> u8 {
         let args = self.family.args_of(self.precision).iter();

@@ -9,7 +9,7 @@ use super::{Copies, Copy, Finding, Measure, OUTSIDE, RESULT};
 use crate::decode::{decode, decode_lapack};
 use crate::measure::{Operands, Subject, invoke};
 use call::{Call, Level3Call, MatMut, MatRef, Matrix, Scalar};
-use routines::{Arg, Diag, Family, Library, Op, Options, Precision, Scalars, Side, Trans, Uplo};
+use routines::{Arg, Diag, Library, Op, Options, Precision, Scalars, Side, Trans, Uplo};
 
 /// What the parts of a result are that nothing is known of by design: scratch, and what only some callers read.
 fn is_unjudged(name: &str, operand: &str, options: &Options<'_>) -> bool {
@@ -83,28 +83,6 @@ fn spoil(copy: &mut Copy, (i, j): (usize, usize), precision: Option<Precision>) 
     }
 }
 
-/// Every combination of letters that is routed.
-fn letters(row: &Family, precision: Precision) -> Vec<[u8; 4]> {
-    let mut all = vec![[0; 4]];
-    let accepted = row.args_of(precision).iter().filter_map(|arg| match *arg {
-        Arg::Letter { accepted, .. } => Some(accepted),
-        _ => None,
-    });
-    for (place, accepted) in accepted.enumerate() {
-        let mut more = Vec::new();
-        for before in all {
-            for letter in accepted.bytes() {
-                let mut after = before;
-                after[place] = letter;
-                more.push(after);
-            }
-        }
-        all = more;
-    }
-    all.retain(|letters| Options::new(row, precision, *letters).are_routed());
-    all
-}
-
 /// Runs the routine; whether it succeeds.
 fn run(operands: &mut Operands, name: &str) -> bool {
     let routine = cpu_backend::lapack(name)
@@ -124,7 +102,7 @@ fn run(operands: &mut Operands, name: &str) -> bool {
 fn results_of_lapack_are_right_and_every_changed_element_is_noticed() {
     let (mut judged, mut spoilt) = (0, 0);
     for (row, precision, name) in routines::routed_in(Library::Lapack) {
-        for letters in letters(row, precision) {
+        for letters in Options::every_routed(row, precision) {
             for (m, n, k) in [(24, 24, 24), (31, 18, 18), (18, 31, 18)] {
                 let has = |size| row.args.contains(&Arg::Size { name: size });
                 let m = if has("m") { m } else { n };
@@ -166,6 +144,14 @@ fn results_of_lapack_are_right_and_every_changed_element_is_noticed() {
         }
     }
     assert!(judged > 900 && spoilt > 7000, "{judged} {spoilt}");
+}
+
+fn written(copies: &mut Copies, is_vector: bool, place: usize) -> &mut Copy {
+    let slot = match is_vector {
+        true => &mut copies.vectors[place],
+        false => &mut copies.matrices[place],
+    };
+    slot.as_mut().expect("written")
 }
 
 /// Spoils elements of each result one after the other; how many.
@@ -225,19 +211,11 @@ fn spoil_each(
             (0, cols - 1),
             (rows - 1, cols - 1),
         ] {
-            let slot = match is_vector {
-                true => &mut copies.vectors[place],
-                false => &mut copies.matrices[place],
-            };
-            let copy = slot.as_mut().expect("written");
+            let copy = written(copies, is_vector, place);
             let kept = copy.device.clone();
             spoil(copy, (i, j), precision);
             let found = measures(copies, call);
-            let slot = match is_vector {
-                true => &mut copies.vectors[place],
-                false => &mut copies.matrices[place],
-            };
-            slot.as_mut().expect("written").device = kept;
+            written(copies, is_vector, place).device = kept;
             let unread = is_unread(name, operand, (i, j), options, lapack.m, lapack.n);
             assert!(
                 unread || found.iter().any(Measure::is_wrong),
@@ -273,7 +251,7 @@ fn is_unread(
 fn level3_results_are_right_and_every_changed_element_is_noticed() {
     let mut spoilt = 0;
     for (row, precision, name) in routines::routed_in(Library::Blas) {
-        for letters in letters(row, precision) {
+        for letters in Options::every_routed(row, precision) {
             let options = Options::new(row, precision, letters);
             let (m, n, k) = (14, 11, 9);
             let right = options.letter("side") == b'R';
