@@ -1,9 +1,10 @@
 //! `lapack_bench [--library-dir DIR] [--runs 3] [--way auto|keep|scratch] [--threads T] [--uploads U] [ROUTINE…] [N…]`:
 //! times LAPACK routines in double precision from malloc memory on the machine's GPU, and checks the results.
 //!
-//! Routines: potrf getrf gesv (one right-hand side) geqrf syevd (with vectors) syevri (the lowest quarter of the
-//! spectrum with vectors) sygvd (itype 1, with vectors) gesdd (economical vectors) gesddn (values) geev (right
-//! vectors); all of them if none is named. N: 4096 and 8192 if none is given.
+//! Routines: potrf getrf gesv (one right-hand side, as below) geqrf gelqf trtri trtrs lauum gels gelsd gelss (n rows, n / 2
+//! columns) syevd (with vectors) syevri syevxi (by syevr and syevx, the lowest quarter of the spectrum with vectors) sygvd
+//! (itype 1, with vectors) gesdd (economical vectors) gesddn (values) geev (right vectors); all of them if none is
+//! named. N: 4096 and 8192 if none is given.
 //!
 //! One line a case: routine, n, best total time, and of that run: until the operands were up, the kernels' own time,
 //! the rest until the results were down, and the copies between the caller's and other host memory that were waited
@@ -21,9 +22,20 @@ use std::time::Instant;
 /// LAPACK's tests' threshold.
 const THRESHOLD: f64 = 30.0;
 
-const ROUTINES: [&str; 10] = [
-    "potrf", "getrf", "gesv", "geqrf", "syevd", "syevri", "sygvd", "gesdd", "gesddn", "geev",
+const ROUTINES: [&str; 18] = [
+    "potrf", "trtri", "trtrs", "lauum", "getrf", "gesv", "geqrf", "gelqf", "gels", "gelsd",
+    "gelss", "syevd", "syevri", "syevxi", "sygvd", "gesdd", "gesddn", "geev",
 ];
+
+/// Systems with more equations than unknowns.
+fn is_least_squares(routine: &str) -> bool {
+    matches!(routine, "gels" | "gelsd" | "gelss")
+}
+
+/// A part of the spectrum.
+fn is_part(routine: &str) -> bool {
+    matches!(routine, "syevri" | "syevxi")
+}
 
 struct Random(u64);
 
@@ -92,12 +104,15 @@ fn difference(x: &[f64], y: &[f64]) -> f64 {
 /// Operands of a call; which of them take part is the routine's business.
 struct Operands {
     n: usize,
+    /// Columns of A that take part.
+    cols: usize,
     a: Vec<f64>,
     b: Vec<f64>,
     c: Vec<f64>,
     first: Vec<f64>,
     second: Vec<f64>,
-    pivots: Vec<i32>,
+    integers: Vec<i32>,
+    more_integers: Vec<i32>,
 }
 
 /// Seconds from call to return, and the device's figures.
@@ -109,24 +124,38 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
             assert!(data.len() >= n * cols, "an operand is too small");
             MatMut::new(data.as_mut_ptr().cast(), n, cols, n, 8).expect("valid")
         };
-        let square = [of(&mut o.a, n), of(&mut o.c, n)];
-        let column = [of(&mut o.first, 1), of(&mut o.second, 1)];
+        let square = [of(&mut o.a, o.cols), of(&mut o.c, n)];
+        let column = [&mut o.first, &mut o.second].map(|data| {
+            let length = data.len();
+            MatMut::new(data.as_mut_ptr().cast(), length, 1, length, 8).expect("valid")
+        });
         (square, column)
     };
     let [a, c] = square;
     let [first, second] = column;
-    // SAFETY: as above.
-    let pivots = unsafe { MatMut::new(o.pivots.as_mut_ptr().cast(), n, 1, n, 4) }.expect("valid");
+    let [integers, more_integers] = [&mut o.integers, &mut o.more_integers].map(|data| {
+        // SAFETY: as above.
+        unsafe { MatMut::new(data.as_mut_ptr().cast(), data.len(), 1, data.len(), 4) }
+            .expect("valid")
+    });
     let b_cols = o.b.len() / n;
     // SAFETY: as above.
     let b = unsafe { MatMut::new(o.b.as_mut_ptr().cast(), n, b_cols, n, 8) }.expect("valid");
     let (op, letters) = match routine {
         "potrf" => (Op::Potrf, "L"),
+        "trtri" => (Op::Trtri, "LN"),
+        "trtrs" => (Op::Trtrs, "LNN"),
+        "lauum" => (Op::Lauum, "L"),
+        "gelqf" => (Op::Gelqf, ""),
+        "gels" => (Op::Gels, "N"),
+        "gelsd" => (Op::Gelsd, ""),
+        "gelss" => (Op::Gelss, ""),
         "getrf" => (Op::Getrf, ""),
         "gesv" => (Op::Gesv, ""),
         "geqrf" => (Op::Geqrf, ""),
         "syevd" => (Op::Syevd, "VL"),
         "syevri" => (Op::Syevr, "VIL"),
+        "syevxi" => (Op::Syevx, "VIL"),
         "sygvd" => (Op::Sygvd, "VL"),
         "gesdd" => (Op::Gesdd, "S"),
         "gesddn" => (Op::Gesdd, "N"),
@@ -138,23 +167,37 @@ fn run(gpu: &Gpu, routine: &str, o: &mut Operands) -> (f64, Timing) {
             data: Matrix::Out(data),
         })
     };
-    let k = if op == Op::Gesv { 1 } else { n };
+    let one_side = matches!(op, Op::Gesv | Op::Trtrs) || is_least_squares(routine);
+    let k = if one_side { 1 } else { n };
     let letters = call::option_letters(letters);
-    let mut call = LapackCall::new(op, Precision::D, letters, (n, n, k));
-    call.matrices[0] = Some(Matrix::InOut(a));
+    let mut call = LapackCall::new(op, Precision::D, letters, (n, o.cols, k));
+    call.matrices[0] = Some(match op {
+        Op::Trtrs => Matrix::In(a.as_ref()),
+        _ => Matrix::InOut(a),
+    });
     match routine {
-        "potrf" => {}
-        "getrf" => call.vectors[0] = vector(VectorKind::Integer, pivots),
+        "potrf" | "trtri" | "lauum" => {}
+        "trtrs" => call.matrices[1] = Some(Matrix::InOut(b)),
+        "getrf" => call.vectors[0] = vector(VectorKind::Integer, integers),
         "gesv" => {
             call.matrices[1] = Some(Matrix::InOut(b));
-            call.vectors[0] = vector(VectorKind::Integer, pivots);
+            call.vectors[0] = vector(VectorKind::Integer, integers);
         }
-        "geqrf" => call.vectors[0] = vector(VectorKind::Same, first),
-        "syevri" => {
+        "geqrf" | "gelqf" => call.vectors[0] = vector(VectorKind::Same, first),
+        "gels" => call.matrices[1] = Some(Matrix::InOut(b)),
+        "gelsd" | "gelss" => {
+            call.matrices[1] = Some(Matrix::InOut(b));
+            call.vectors[0] = vector(VectorKind::Real, first);
+            call.vectors[1] = vector(VectorKind::Integer, integers);
+        }
+        "syevri" | "syevxi" => {
             call.scalars.ints = [1, b_cols as i64, 0];
             call.matrices[1] = Some(Matrix::Out(b));
-            call.vectors[0] = vector(VectorKind::Integer, pivots);
+            call.vectors[0] = vector(VectorKind::Integer, integers);
             call.vectors[1] = vector(VectorKind::Real, first);
+            if op == Op::Syevx {
+                call.vectors[2] = vector(VectorKind::Integer, more_integers);
+            }
         }
         "sygvd" => {
             call.matrices[1] = Some(Matrix::InOut(c));
@@ -201,8 +244,59 @@ fn residual(
             let half = times_triangle(&o.a, &x, false, false, true);
             times_triangle(&o.a, &half, false, false, false)
         }
+        "trtri" => {
+            let solved = times_triangle(&o.a, &x, false, false, false);
+            (left, size) = (x.clone(), norm(&solved));
+            times_triangle(a, &solved, false, false, false)
+        }
+        "trtrs" => {
+            left = times_triangle(a, &o.b, false, false, false);
+            size = norm(&o.b);
+            b.to_vec()
+        }
+        "lauum" => {
+            // L^T L x; the result is the lower triangle of a symmetric matrix.
+            left = times_triangle(
+                a,
+                &times_triangle(a, &x, false, false, false),
+                false,
+                false,
+                true,
+            );
+            size = norm(a) * norm(&x);
+            let (half, other) = (
+                times_triangle(&o.a, &x, false, false, false),
+                times_triangle(&o.a, &x, false, false, true),
+            );
+            let diagonal = o.a.iter().step_by(n + 1).zip(&x).map(|(d, x)| d * x);
+            let both = half.iter().zip(&other).map(|(h, o)| h + o);
+            both.zip(diagonal).map(|(both, d)| both - d).collect()
+        }
+        "gelqf" => {
+            // A x = L Q x with Q = H(n) … H(1).
+            let mut y = x.clone();
+            for i in 0..n {
+                let row = |j: usize| o.a[j * n + i];
+                let dot: f64 = (i + 1..n).map(|j| row(j) * y[j]).sum();
+                let factor = o.first[i] * (y[i] + dot);
+                y[i] -= factor;
+                (i + 1..n).for_each(|j| y[j] -= factor * row(j));
+            }
+            times_triangle(&o.a, &y, false, false, false)
+        }
+        "gels" | "gelsd" | "gelss" => {
+            // A^T (b - A x) = 0.
+            let fitted = combined(&a[..n * o.cols], &o.b[..o.cols], n);
+            let rest: Vec<f64> = b.iter().zip(&fitted).map(|(b, f)| b - f).collect();
+            left = a[..n * o.cols]
+                .chunks_exact(n)
+                .map(|column| column.iter().zip(&rest).map(|(a, r)| a * r).sum())
+                .collect();
+            size = norm(b);
+            vec![0.0; o.cols]
+        }
         "getrf" => {
-            o.pivots
+            o.integers
                 .iter()
                 .enumerate()
                 .for_each(|(i, &p)| left.swap(i, p as usize - 1));
@@ -233,7 +327,7 @@ fn residual(
             orthogonal(&o.a);
             times(&o.a, &scaled(&times(&o.a, &x, true)), false)
         }
-        "syevri" => {
+        "syevri" | "syevxi" => {
             let part = random.vector(o.b.len() / n);
             let sum = combined(&o.b, &part, n);
             let back: Vec<f64> =
@@ -285,7 +379,15 @@ fn residual(
 fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
     let mut random = Random(77);
     let mut a = random.vector(n * n);
-    if matches!(routine, "potrf" | "syevd" | "syevri" | "sygvd") {
+    let (is_triangular, is_part) = (
+        matches!(routine, "trtri" | "trtrs" | "lauum"),
+        is_part(routine),
+    );
+    if is_triangular {
+        (0..n).for_each(|j| a[j * n..j * n + j].fill(0.0));
+        (0..n).for_each(|j| a[j * n + j] += 2.0 * n as f64);
+    }
+    if is_part || matches!(routine, "potrf" | "syevd" | "sygvd") {
         for j in 0..n {
             for i in 0..j {
                 a[j * n + i] = a[i * n + j];
@@ -297,8 +399,13 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
     }
     let b_cols = match routine {
         "gesdd" => n,
-        "syevri" => n.div_ceil(4),
+        _ if is_part => n.div_ceil(4),
         _ => 1,
+    };
+    let cols = if is_least_squares(routine) {
+        n.div_ceil(2)
+    } else {
+        n
     };
     let b = random.vector(n * b_cols);
     let mut c = vec![1.0; n * n];
@@ -306,14 +413,22 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
         c.copy_from_slice(&a);
         (0..n).for_each(|j| c[j * n + j] += 2.0 * n as f64);
     }
+    // Of vectors whose length says how many results are asked for, just these.
+    let integers = if is_part || is_least_squares(routine) {
+        1
+    } else {
+        n
+    };
     let mut o = Operands {
         n,
+        cols,
         a: a.clone(),
         b: b.clone(),
         c: c.clone(),
-        first: vec![0.0; n],
+        first: vec![0.0; cols],
         second: vec![0.0; n],
-        pivots: vec![0; n],
+        integers: vec![0; integers],
+        more_integers: vec![0; n],
     };
     // The first call makes the handle and the pools.
     run(gpu, routine, &mut o);
@@ -332,7 +447,7 @@ fn bench(gpu: &Gpu, routine: &str, n: usize, runs: usize) -> f64 {
     let down_s = (t.download_s - t.compute_s - t.copy_s).max(0.0);
     let ms = |s: f64| s * 1e3;
     println!(
-        "{routine:<7} {n:>6} {:>9.2} ms: up {:>6.2}, kernels {:>8.2}, down {:>6.2}, host copies {:>6.2}, residual \
+        "{routine:<6} {n:>6} {:>9.2} ms: up {:>6.2}, kernels {:>8.2}, down {:>6.2}, host copies {:>6.2}, residual \
          {residual:.3}",
         ms(total_s),
         ms(t.upload_s),

@@ -206,6 +206,12 @@ pub fn run(args: &Args) -> Result<()> {
         run.step("netlib LAPACK, CPU", || {
             suite(Suite::Lapack, Route::Cpu, Device::None)
         });
+        run.step("netlib LAPACK to the simulated GPU", || {
+            suite(Suite::Lapack, Route::Force, Device::Sim)
+        });
+        run.step("netlib LAPACK to the real GPU", || {
+            suite(Suite::Lapack, Route::Force, Device::Real)
+        });
         run.step("clients", || {
             suite(Suite::Clients, Route::Cpu, Device::None)
         });

@@ -5,18 +5,22 @@
 //! changed (lwork of ?syevr and ?heevr at n = 1, ltb of the ?_aa_2stage routines) and count 64 "other
 //! errors" on any 3.12. Older systems therefore get Debian stable's pinned package, unpacked into the
 //! cache.
+//!
+//! Forced to a GPU they are run and judged by tests/gpu/netlib_lapack.py, the GPU kit's own part, beside the same
+//! programs with `off`: all inputs with `--full`, otherwise as few as show every routed family.
 
 use super::client_run::{Client, as_file_name, cache, scratch};
 use super::report::{self, Findings, Row};
-use super::{Setting, Tally, baseline};
+use super::{Route, Setting, Tally, baseline};
 use crate::openblas;
-use crate::tools::{quiet, step};
+use crate::tools::{quiet, step, workspace};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// Where Debian's liblapack-test puts its files.
 const SYSTEM_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/lapack";
@@ -160,8 +164,46 @@ fn baseline_totals() -> Result<Totals> {
     Ok(found)
 }
 
+/// Longest run of all inputs, forced: each small call costs the simulated CUDA half a millisecond.
+const FORCED_LIMIT: Duration = Duration::from_secs(4 * 3600);
+
+/// The programs forced to the GPU.
+fn forced(setting: &Setting) -> Result<Tally> {
+    let programs = programs()?;
+    // The judge starts the programs with and without the GPU, and sets all variables itself.
+    let mut judge = Client::new("/usr/bin/python3", &[])
+        .arg(workspace().join("tests/gpu/netlib_lapack.py"))
+        .arg("--prefix")
+        .arg(&setting.prefix)
+        .arg("--programs")
+        .arg(&programs)
+        .arg(if setting.full { "--whole" } else { "--brief" })
+        .deadline(FORCED_LIMIT);
+    if let Some(sim) = &setting.sim {
+        judge = judge.arg("--sim").arg(sim);
+    }
+    let progress =
+        step("netlib's LAPACK programs on the prefix, forced (about 20 s, with --full hours)");
+    let ended = judge.run()?;
+    progress.finish_and_clear();
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    // The last line is the caller's to print.
+    let found = lines.split_last().map_or(&[][..], |(_, found)| found);
+    println!("{}", found.join("\n"));
+    Tally::from_last_line(&ended.stdout).with_context(|| {
+        format!(
+            "netlib_lapack.py ended with {}:\n{}",
+            ended.how(),
+            ended.tail()
+        )
+    })
+}
+
 /// Runs the programs on the prefix and compares with the baseline.
 pub fn run(setting: &Setting, findings: &mut Findings) -> Result<Tally> {
+    if setting.route == Route::Force {
+        return forced(setting);
+    }
     let stock = baseline_totals()?;
     let (ours, summary) = play(
         |exe| setting.client(exe),

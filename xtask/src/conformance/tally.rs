@@ -40,6 +40,17 @@ impl Tally {
         }
     }
 
+    /// Reads the last line of a program that ends like all of ours: `N passed, N failed, N skipped`.
+    pub fn from_last_line(output: &str) -> Option<Self> {
+        let mut parts = output.lines().next_back()?.split(", ");
+        let mut count = |kind: &str| parts.next()?.strip_suffix(kind)?.trim_end().parse().ok();
+        Some(Self {
+            passed: count("passed")?,
+            failed: count("failed")?,
+            skipped: count("skipped")?,
+        })
+    }
+
     /// An error unless nothing failed and something passed or was skipped: a run without a check
     /// proves nothing.
     pub fn into_result(self) -> Result<()> {
@@ -84,5 +95,17 @@ mod tests {
         tally.check(false);
         assert!(tally.into_result().is_err());
         assert_eq!(tally.to_string(), "1 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn the_last_line_of_another_program_is_read() {
+        let tally = Tally::from_last_line("passed: x\n12 passed, 1 failed, 3 skipped\n");
+        let read = tally.map(|t| (t.passed, t.failed, t.skipped));
+        assert_eq!(read, Some((12, 1, 3)));
+        assert_eq!(
+            Tally::from_last_line("12 passed, 1 failed, 3 skipped\nTraceback"),
+            None
+        );
+        assert_eq!(Tally::from_last_line(""), None);
     }
 }
