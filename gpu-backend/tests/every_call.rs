@@ -27,8 +27,8 @@ const ORDER: usize = 100;
 /// What a call takes of the device besides its operands: cuBLAS's workspace, and one grain of the pool.
 const FIXED_BYTES: u64 = testing::SMALL_WORKSPACE_BYTES + (2 << 20);
 
-/// Only polling is repeated as often as time allows; more of its calls than this are as good as these.
-const POLLS_MAX: u64 = 40;
+/// Only polling is repeated as often as time allows; so many of its calls, spread over all, stand for the others.
+const POLLS: u64 = 10;
 
 /// A call and what comes of it without faults.
 struct Case {
@@ -87,7 +87,7 @@ impl Case {
             memory_limit_bytes: (!in_core).then_some(FIXED_BYTES + operands_bytes as u64 * 19 / 20),
             ..common::options()
         };
-        Self::rehearsed(sim, Subject::Level3(family), options)
+        Self::rehearsed(sim, Subject::level3(family), options)
     }
 
     /// One of each routine of LAPACK, every other one complex; `number` is less than their number.
@@ -122,7 +122,7 @@ impl Case {
         sim.set_fault("");
         self.subject.learn(&gpu);
         let kernels = gpu.counters().of(self.subject.op()).kernels;
-        let least = if matches!(self.subject, Subject::Level3(_)) {
+        let least = if matches!(self.subject, Subject::Level3 { .. }) {
             3
         } else {
             1
@@ -221,8 +221,8 @@ fn inject_all(sim: &Sim, case: &Case, kind: &str, tally: &mut Tally) {
             continue;
         }
         let polls = function == "cuEventQuery";
-        let count = if polls { count.min(POLLS_MAX) } else { count };
-        for nth in 1..=count {
+        let step = if polls { count.div_ceil(POLLS) } else { 1 };
+        for nth in (1..=count).step_by(step as usize) {
             case.inject(sim, function, nth, kind, tally);
         }
     }

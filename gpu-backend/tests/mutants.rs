@@ -119,7 +119,7 @@ impl Case {
         };
         Self {
             name,
-            subject: Subject::Level3(family),
+            subject: Subject::level3(family),
             options,
             fault,
         }

@@ -22,6 +22,9 @@ pub struct Args {
 
 const PREFIX: &str = "dist/prefix";
 
+/// Of single test programs too: with fewer packages cargo would choose other features, and build them once more.
+const WORKSPACE: [&str; 1] = ["--workspace"];
+
 /// One step of the table.
 struct Step {
     name: &'static str,
@@ -139,7 +142,7 @@ pub fn run(args: &Args) -> Result<()> {
     run.step("Rust tests and cases", || {
         let sim = simulated_cuda()?;
         tests_of_cargo::run(&Tests {
-            selection: &["--workspace"],
+            selection: &WORKSPACE,
             variables: &[
                 ("GPU_OFFLOAD_TEST_PREFIX", workspace().join(PREFIX)),
                 ("GPU_OFFLOAD_TEST_BASELINE", baseline()?),
@@ -151,9 +154,12 @@ pub fn run(args: &Args) -> Result<()> {
         })
     });
     run.step("GPU path: faults and mutants", || {
-        let tests = ["--test", "every_call", "--test", "mutants"];
         on_sim(&Tests {
-            selection: &[&["--package", "gpu-backend"][..], &tests].concat(),
+            selection: &[
+                &WORKSPACE[..],
+                &["--test", "every_call", "--test", "mutants"],
+            ]
+            .concat(),
             // What they count is part of what they show.
             show: true,
             ..Tests::default()
@@ -172,13 +178,12 @@ pub fn run(args: &Args) -> Result<()> {
     for (name, delay, seed) in SCHEDULES {
         run.step(name, || {
             let tests = ["--test", "gemm", "--test", "level3", "--test", "sim"];
-            let packages = ["--package", "gpu-backend", "--package", "engine"];
             let schedule = [
                 ("SIM_CUDA_DELAY", delay.into()),
                 ("SIM_CUDA_SEED", seed.into()),
             ];
             on_sim(&Tests {
-                selection: &[&packages[..], &tests].concat(),
+                selection: &[&WORKSPACE[..], &tests].concat(),
                 variables: &schedule,
                 ..Tests::default()
             })

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The folder of the workspace's `Cargo.toml`.
@@ -100,4 +101,64 @@ pub fn bar(text: &str, len: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// Does `work` for every item, as many at once as there are processors, and returns the results in the items' order.
+///
+/// # Errors
+/// The first one in that order; items that were not begun by then are left.
+pub fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let worker = || {
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(number) else { break };
+            let result = work(item);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            done.push((number, result));
+        }
+        done
+    };
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut all: Vec<(usize, Result<R>)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join();
+        workers
+            .into_iter()
+            .flat_map(|worker| join(worker).expect("no worker panics"))
+            .collect()
+    });
+    all.sort_by_key(|&(number, _)| number);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::side_by_side;
+    use anyhow::ensure;
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let items: Vec<usize> = (0..100).collect();
+        let squares = side_by_side(&items, |&i| Ok(i * i)).expect("no error");
+        assert_eq!(squares, items.iter().map(|i| i * i).collect::<Vec<_>>());
+        let of_none: &[usize] = &[];
+        assert!(side_by_side(of_none, |_| Ok(())).expect("none").is_empty());
+    }
+
+    #[test]
+    fn the_first_error_in_the_items_order_is_returned() {
+        let items: Vec<usize> = (0..100).collect();
+        let all = side_by_side(&items, |&i| {
+            ensure!(i < 7, "{i}");
+            Ok(())
+        });
+        // Item 7 is begun before any later one can fail.
+        assert_eq!(all.expect_err("an error").to_string(), "7");
+    }
 }

@@ -8,7 +8,7 @@
 use super::client_run::{Client, Ended, scratch};
 use super::report::{Findings, Row};
 use super::{Route, Setting, Tally, baseline, forced};
-use crate::tools::{bar, quiet};
+use crate::tools::{bar, quiet, side_by_side};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -163,12 +163,13 @@ fn judge<'a>(ours: &'a Score, reference: &'a Score, archive: &Score) -> Verdict<
     }
 }
 
-fn score(client: impl Fn(&Path) -> Client, text: &str) -> Result<Score> {
+fn score(client: impl Fn(&Path) -> Client + Sync, text: &str) -> Result<Score> {
     let dir = scratch("blas")?;
     let list = programs();
     let progress = bar(text, list.len() as u64);
     let mut score = Score::default();
-    for program in &list {
+    // A program mostly waits where the device is simulated.
+    let ended = side_by_side(&list, |program| -> Result<(Ended, String)> {
         let folder = dir.path().join(&program.name);
         fs::create_dir(&folder)?;
         let mut run = client(&Path::new(FOLDER).join(&program.name)).folder(&folder);
@@ -176,6 +177,14 @@ fn score(client: impl Fn(&Path) -> Client, text: &str) -> Result<Score> {
             run = run.input(&Path::new(FOLDER).join(input))?;
         }
         let ended: Ended = run.run()?;
+        let mut output = ended.stdout.clone();
+        for file in fs::read_dir(&folder)? {
+            output.push_str(&String::from_utf8_lossy(&fs::read(file?.path())?));
+        }
+        progress.inc(1);
+        Ok((ended, output))
+    })?;
+    for (program, (ended, output)) in list.iter().zip(ended) {
         if ended.status.and_then(|s| s.code()) == Some(127)
             || ended.stderr.contains("symbol lookup error")
             || ended.stderr.contains("error while loading")
@@ -188,12 +197,7 @@ fn score(client: impl Fn(&Path) -> Client, text: &str) -> Result<Score> {
                 .ended_badly
                 .push(format!("{}: {}", program.name, ended.how()));
         }
-        let mut output = ended.stdout;
-        for file in fs::read_dir(&folder)? {
-            output.push_str(&String::from_utf8_lossy(&fs::read(file?.path())?));
-        }
         score.read(&program.name, &output);
-        progress.inc(1);
     }
     progress.finish_and_clear();
     Ok(score)

@@ -4,7 +4,7 @@
 
 use super::{NEEDS_ROOT, Tests};
 use crate::conformance::Tally;
-use crate::tools::{bar, cargo};
+use crate::tools::{bar, cargo, side_by_side};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -63,8 +63,6 @@ pub(super) fn run(tests: &Tests, root: bool) -> Result<Tally> {
         .into_iter()
         .partition(|test| ALONE.iter().any(|part| test.name.contains(part)));
     let progress = bar("tests", (alone.len() + together.len()) as u64);
-    // The last one is taken first.
-    let waiting = Mutex::new(together);
     let results = Mutex::new(tally);
     let one = |test: &Test, tries| -> Result<()> {
         let passed = attempt(test, tests, tries)?;
@@ -72,20 +70,7 @@ pub(super) fn run(tests: &Tests, root: bool) -> Result<Tally> {
         results.lock().expect("no worker panics").check(passed);
         Ok(())
     };
-    let take = || waiting.lock().expect("no worker panics").pop();
-    let work = || -> Result<()> {
-        while let Some(test) = take() {
-            one(&test, 1)?;
-        }
-        Ok(())
-    };
-    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().expect("no worker panics"))
-    })?;
+    side_by_side(&together, |test| one(test, 1))?;
     for test in &alone {
         one(test, TRIES)?;
     }
