@@ -31,5 +31,5 @@ cargo build --quiet --release --package level3 --manifest-path "$here/../../Carg
 cargo build --quiet --release --package gpu-backend --example lapack_bench --example level3_bench --manifest-path "$here/../../Cargo.toml"
 cp "$target/release/level3-random" "$target/release/examples/"{lapack_bench,level3_bench} "$kit/"
 strip "$kit/level3-random" "$kit/lapack_bench" "$kit/level3_bench"
-cp "$here"/{run.sh,run.py,bench.py,programs.py,verify.py,kit.py,netlib_lapack.py,naive.c,bench.h} "$kit/"
+cp "$here"/{run.sh,run.py,bench.py,programs.py,verify.py,kit.py,netlib_lapack.py,lapack.py,calls.py,cusolver.py,coverage.py,naive.c,bench.h} "$kit/"
 echo "$kit"

@@ -2,14 +2,14 @@
 //! tests/gpu/bench.py, on a kit that needs no Rust; this file starts it where there is a GPU and draws
 //! what it wrote.
 
-use crate::tools::{loud, quiet, workspace};
+use super::kit;
+use crate::tools::workspace;
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Options of `cargo xtask bench gpu`.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ struct Row {
 pub fn run(args: &Args) -> Result<()> {
     let json = match &args.from {
         Some(file) => file.clone(),
-        None => measure(&args.prefix)?,
+        None => kit(&args.prefix, "bench.py", "level3.json")?,
     };
     let text = std::fs::read_to_string(&json)
         .with_context(|| format!("cannot read {}", json.display()))?;
@@ -76,30 +76,6 @@ pub fn run(args: &Args) -> Result<()> {
         out.join("level3.md").display()
     );
     Ok(())
-}
-
-fn measure(prefix: &Path) -> Result<PathBuf> {
-    ensure!(
-        Path::new("/dev/nvidiactl").exists(),
-        "no NVIDIA device here (/dev/nvidiactl): make a kit with tests/gpu/prepare.sh, run KIT/bench.py where \
-         the GPU is, and draw its file with --from"
-    );
-    let kit = crate::tools::target_dir().join("gpu-kit");
-    let here = workspace().join("tests/gpu");
-    quiet(
-        Command::new("bash")
-            .arg(here.join("prepare.sh"))
-            .arg(prefix)
-            .arg(&kit),
-    )?;
-    let json = kit.join("level3.json");
-    loud(
-        Command::new("python3")
-            .arg(kit.join("bench.py"))
-            .arg("--out")
-            .arg(&json),
-    )?;
-    Ok(json)
 }
 
 fn rows(results: &Value) -> Result<Vec<Row>> {
