@@ -45,7 +45,7 @@ BRIEF = {
 }
 BRIEF_PRECISIONS = "dscszz"
 # Each route of a program may take so long (s); the slowest takes a tenth on the CPU. Whole inputs: see WHOLE.
-LIMIT_S, LIMIT_WHOLE_S = 100, 3600
+LIMIT_S, LIMIT_WHOLE_S = 300, 7200
 # A forced program keeps two processors busy: its own thread, and those that serve the device.
 AT_ONCE = max(1, min(8, (os.cpu_count() or 2) // 2))
 

@@ -6,8 +6,8 @@
  * own op, and no other.
  * Exit status 1 if not.
  *
- * A row's letters, in Fortran order: J K job letters (value in `legal`), T trans, U uplo, S side; t itype; m n k r
- * dimensions (r = nrhs); A B G H matrices followed by their leading dimension L; V a vector or array that is no
+ * A row's letters, in Fortran order: J K job letters (value in `legal`), T trans, U uplo, S side, D diag; t itype;
+ * m n k r dimensions (r = nrhs); A B G H matrices followed by their leading dimension L; V a vector or array that is no
  * matrix; I ipiv, isuppz, rank; x a real workspace with its length w; y an INTEGER one with its length i; O info.
  */
 #include <dlfcn.h>
@@ -26,6 +26,9 @@ static const struct row ROWS[] = {
     {"sdcz", "getri", "nALIxwO", "", 15},         {"sdcz", "gesv", "nrALIBLO", "", 16},
     {"sdcz", "potrf", "UnALO", "", 18},           {"sdcz", "potrs", "UnrALBLO", "", 19},
     {"sdcz", "potri", "UnALO", "", 20},           {"sdcz", "posv", "UnrALBLO", "", 21},
+    {"sdcz", "trtri", "UDnALO", "", 22},          {"sdcz", "trtrs", "UTDnrALBLO", "", 23},
+    {"sdcz", "lauum", "UnALO", "", 24},           {"sdcz", "gelqf", "mnALVxwO", "", 36},
+    {"sdcz", "gels", "TmnrALBLxwO", "", 31},
     {"sdcz", "geqrf", "mnALVxwO", "", 28},        {"sd", "orgqr", "mnkALVxwO", "", 29},
     {"cz", "ungqr", "mnkALVxwO", "", 29},         {"sd", "ormqr", "STmnkALVBLxwO", "", 30},
     {"cz", "unmqr", "STmnkALVBLxwO", "", 30},     {"sd", "syev", "JUnALVxwO", "V", 37},
@@ -108,6 +111,7 @@ static void make(struct call *c)
         case 'T': letters[n] = 'N'; break;
         case 'U': letters[n] = 'l'; break;
         case 'S': letters[n] = 'L'; break;
+        case 'D': letters[n] = 'N'; break;
         case 'r': integers[n] = NRHS; break;
         case 't': integers[n] = 1; break;
         case 'm':
@@ -120,7 +124,7 @@ static void make(struct call *c)
         case 'I': a[n] = pivots; break;
         default: a[n] = memory[slot++];
         }
-        if (strchr("JKTUS", *p)) a[n] = &letters[n], chars++;
+        if (strchr("JKTUSD", *p)) a[n] = &letters[n], chars++;
         if (*p == 'x' || *p == 'y') c->work[length] = a[n];
     }
     c->lengths = length;
