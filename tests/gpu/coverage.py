@@ -22,8 +22,9 @@ import kit
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = ("force", "auto")
-# Options that an ordinary program asks for: the first call of these families, whose calls take longest.
-USUAL = {"gesdd": ("S", "N"), "gesvd": ("SS", "NN"), "geev": ("NV", "NN"), "syev": ("VL",), "syevr": ("VAL", "NAL", "VIL"), "syevx": ("VAL", "VIL"), "sygv": ("VL",), "sygvx": ("VAL",), "gelss": ("",)}
+# Options that an ordinary program asks for, of the families whose calls take longest.
+USUAL = {"gesdd": ("S", "N"), "gesvd": ("SS", "NN"), "geev": ("NV", "NN"), "gelss": ("",)}
+USUAL |= {"syev": ("VL",), "syevd": ("VL", "NL"), "syevr": ("VAL", "NAL", "VIL"), "syevx": ("VAL", "VIL"), "sygv": ("VL",), "sygvd": ("VL",), "sygvx": ("VAL",)}
 # Families whose other options are called at n / 2 (n / 4: geev's, minutes on the CPU at n = 4000).
 OTHERS_AT = {"geev": 4, "gesvd": 4, "syevx": 4, "sygvx": 4}
 
@@ -153,13 +154,21 @@ def child(mode):
     log, entry, operands = calls.Log(os.environ["GPU_OFFLOAD_LOG_FILE"]), calls.in_library(os.path.join(options.prefix, "lib/liblapack.so.3")), Operands()
     if not ready(entry, log):
         print("no call went to the GPU in 15 s", file=sys.stderr)
-    until = time.time() + options.deadline
+    until, warmed = time.time() + options.deadline, set()
     for family, precision, letters, itype, part in jobs():
         n = max(options.n // part, 2)
         if time.time() > until:
             break
-        given = operands.of(family, precision, n, letters) | letters | ({"itype": itype} if itype else {})
-        call = calls.Call(entry, family, precision, **given)
+
+        def made(n):
+            given = operands.of(family, precision, n, letters) | letters | ({"itype": itype} if itype else {})
+            return calls.Call(entry, family, precision, **given)
+
+        if mode == "force" and (family, precision) not in warmed:
+            # cuSOLVER loads a routine's kernels at its first call.
+            made(max(n // 8, 2)).run()
+            warmed.add((family, precision))
+        call = made(n)
         log.calls()
         started = time.perf_counter()
         info = call.run()

@@ -5,6 +5,7 @@ The driver's interface is used instead of the runtime's, which the simulated CUD
 memory is the same one.
 """
 import ctypes
+import os
 import time
 
 import numpy as np
@@ -30,6 +31,11 @@ class Device:
             found = kit.find_library("libcusolver.so.[0-9]*", first)
             if not found:
                 raise Unavailable("no libcusolver.so")
+            for needed in ("libcublasLt.so.[0-9]*", "libcublas.so.[0-9]*", "libnvJitLink.so.[0-9]*", "libcusparse.so.[0-9]*"):
+                # Of the same release; where its own search path knows them this changes nothing.
+                beside = kit.find_library(needed, [os.path.dirname(found)])
+                if beside:
+                    ctypes.CDLL(beside, ctypes.RTLD_GLOBAL)
             self.solver = ctypes.CDLL(found)
         except OSError as error:
             raise Unavailable(str(error)) from None

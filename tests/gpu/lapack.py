@@ -4,8 +4,8 @@ the runs. Writes JSON; `cargo xtask bench lapack --from FILE` makes the tables a
 
     python3 KIT/lapack.py --out lapack.json [--columns ours,naive,wheel] [--deadline 175] [--add FILE]
 
-What the deadline does not allow, seen from smaller sizes, is left out and said; a later run may measure the rest
-(--columns, --only) and add it to the file of the one before (--add). Beside each time stand the residual, the loss of
+What the deadline does not allow, seen from smaller sizes, is left out and said; a later run may measure the rest and add
+it to the file of the one before (--add lapack.json --missing; --columns, --only). Beside each time stand the residual, the loss of
 orthogonality and the error of the singular values where they are known, in units of n eps (LAPACK's tests accept 30).
 Exit status 1 if one is above that in ours, or a forced call ran on the CPU. Needs NumPy; SciPy for the wheel's column.
 """
@@ -38,6 +38,7 @@ arguments.add_argument("--columns", default="ours,naive,wheel", help="what is me
 arguments.add_argument("--only", metavar="LIST", help="only these routines, with commas between (dgesdd)")
 arguments.add_argument("--deadline", type=float, default=175, metavar="S", help="the whole run ends after about this time")
 arguments.add_argument("--add", metavar="FILE", help="an earlier result of the same machine, whose figures are kept where nothing new is measured")
+arguments.add_argument("--missing", action="store_true", help="measure only what the file of --add lacks")
 arguments.add_argument("--out", default="lapack.json", help="where the results go")
 arguments.add_argument("--sim", metavar="DIR", help="folder of the simulated CUDA: tests this script, proves no speed")
 arguments.add_argument("--child", metavar="COLUMN", help=argparse.SUPPRESS)
@@ -329,8 +330,10 @@ def child(column):
 class Column:
     """A process that measures one column."""
 
-    def __init__(self, name, env):
-        self.name, self.times = name, {}
+    def __init__(self, name, env, results):
+        self.name, self.left_out = name, []
+        # Seconds of a case, preparing and one run, by its keys; of earlier runs only the call's time is known.
+        self.times = {case: row[name + "_ms"] / 1e3 + 1 for case, row in results.items() if name + "_ms" in row}
         command = [sys.executable, os.path.abspath(__file__), "--child", name, "--prefix", options.prefix]
         command += ["--sim", options.sim] if options.sim else []
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -351,7 +354,7 @@ class Column:
         return json.loads(line) if line else None
 
     def expected_s(self, case):
-        """From the next smaller size, runs included; 0 if there is none."""
+        """From the next smaller size; 0 if there is none."""
         family, precision, routine, kind, n = case
         known = [(size, s) for (r, k, size), s in self.times.items() if (r, k) == (routine, kind) and size < n]
         return max(known)[1] * (n / max(known)[0]) ** 3 if known else 0.0
@@ -362,7 +365,7 @@ class Column:
         if self.process is None:
             return None
         if left < 0 or self.expected_s(case) > left:
-            print(f"{self.name}: left out {case[2]} {case[3]} {case[4]}, {self.expected_s(case):.0f} s expected")
+            self.left_out.append(f"{case[2]} {case[3]} {case[4]} ({self.expected_s(case):.0f} s expected)")
             return None
         begun = time.time()
         try:
@@ -441,11 +444,12 @@ def main():
         forced = place.environment(LAPACK_GRADED=scratch, GPU_OFFLOAD="force", GPU_OFFLOAD_THRESHOLD=0, **log)
         # The wheel is to find its own library.
         alone = {name: value for name, value in env.items() if name != "LD_LIBRARY_PATH"}
-        processes = [Column(name, {"ours": forced, "wheel": alone}.get(name, env)) for name in columns]
-        for n in sorted({case[4] for case in chosen}):
-            for column in processes:
+        processes = [Column(name, {"ours": forced, "wheel": alone}.get(name, env), results) for name in columns]
+        for column in processes:
+            for n in sorted({case[4] for case in chosen}):
                 for case in (case for case in chosen if case[4] == n):
-                    answer = column.measure(case)
+                    row = results.get(case[2:], {})
+                    answer = None if options.missing and column.name + "_ms" in row else column.measure(case)
                     if answer is None:
                         continue
                     row = results.setdefault(case[2:], dict(zip(KEYS, case[2:])))
@@ -453,6 +457,8 @@ def main():
                     if column.name == "ours":
                         judge(row, wrong)
                 print(f"{column.name}: n = {n} done at {time.time() - started:.0f} s", flush=True)
+            if column.left_out:
+                print(f"{column.name}: left out, for the deadline: {', '.join(column.left_out)}")
         for column in processes:
             column.close()
     with open(options.out, "w") as out:
