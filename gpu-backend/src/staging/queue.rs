@@ -294,6 +294,9 @@ impl Queue {
             for _ in 0..64 {
                 core::hint::spin_loop();
             }
+            // Where there are fewer processors than threads, the one that is waited for may need this one: a call of
+            // potrf n = 10 took 0.28 ms instead of 0.45 (simulated CUDA, 2 cores, 2026-12-03).
+            std::thread::yield_now();
         }
         false
     }
