@@ -267,11 +267,14 @@ impl Learning {
             return;
         };
         let Some(saved) = &mut *saved else { return };
-        self.unsaved.store(0, Relaxed);
+        // Before the entries are read: what is observed meanwhile may be among them, and is saved again.
+        let unsaved = self.unsaved.load(Relaxed);
         let mine = self.learned.entries();
-        // What others have learnt is known here from the next start on; until then it is theirs.
+        // What others have learnt is known here from the next start on; until then it is theirs. Where others
+        // were writing all the time, the next saving has it still to do.
         if let Written::Entries(_) = store::write(dir, saved.identity, &saved.base, &mine) {
             saved.base = mine;
+            self.unsaved.fetch_sub(unsaved, Relaxed);
         }
     }
 }
@@ -332,5 +335,46 @@ mod tests {
             assert!(is_nested(), "still in the outer one");
         }
         assert!(!is_nested());
+    }
+
+    #[test]
+    fn what_others_kept_from_being_saved_is_saved_the_next_time() {
+        let name = format!("gpu-offload-unsaved-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("temporary directory");
+        let profile = Profile::prior(
+            cost_model::Fingerprint::default(),
+            &cost_model::CpuFacts { threads: 2 },
+        );
+        let learning: &'static Learning = Box::leak(Box::new(Learning::new(Some(dir.clone()))));
+        assert_eq!(learning.belong_to(&profile, "test"), None);
+        let shape = Shape {
+            op: routines::Op::Gemm,
+            precision: Precision::D,
+            m: 500,
+            n: 500,
+            k: 500,
+            right: false,
+            beta_zero: true,
+            letters: [0; 4],
+        };
+        let (now, level) = (Situation::default(), Level::default());
+        let decided = learning.decide(&profile, &shape, &now, level, false);
+        learning.observe(&shape, &decided, Route::Cpu, 1e-3);
+        let identity = store::identity(&profile, "test");
+        let saved = || store::read(&dir, identity).expect("sound");
+        let others = std::fs::File::create(dir.join("learned.lock")).expect("writable");
+        others.lock().expect("free");
+        learning.save();
+        assert_eq!(saved(), []);
+        others.unlock().expect("held");
+        learning.save();
+        assert_ne!(saved(), []);
+        // And only once.
+        std::fs::remove_file(store::file(&dir, identity)).expect("there");
+        learning.save();
+        assert_eq!(saved(), []);
+        let _ = std::fs::remove_dir_all(&dir);
     }
 }
