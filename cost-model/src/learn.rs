@@ -19,12 +19,28 @@ use routines::{Precision, Shape};
 const RANKS: usize = 5;
 const SIDE: usize = 0;
 const ROUTINE: usize = 1;
+const NEIGHBOURHOOD: usize = 3;
 const SHAPE: usize = 4;
 
 /// Standard deviation, in the logarithm, of what is not known before the first call: of a side, a routine, a
 /// neighbourhood of sizes, a shape. An estimated profile is off by up to a factor of 3 (ln 3 = 1.1), a
-/// calibrated one by 20 to 50 % in families and sizes that were not measured (bench of regret, 2026-12-02).
-const PRIOR_SD: [f64; RANKS] = [0.1, 0.4, 0.25, 0.25, 0.15];
+/// calibrated one by 20 to 50 % in families and sizes that were not measured (bench of regret, 2026-12-02; these
+/// numbers and those below that name no other source: its seeds 1 to 6, 2026-12-03).
+const PRIOR_SD: [f64; RANKS] = [0.3, 0.25, 0.35, 0.35, 0.3];
+
+/// Standard deviation of what shapes of one place may differ by; what a shape that was observed itself is known by
+/// at best after one call, however little is known of its ranks.
+const WITHIN: f64 = 0.15;
+
+/// Observations of a shape after which more of them make it no better known.
+const ENOUGH: u64 = 16;
+
+/// Of the square of what first calls of shapes were off by, what is added to the variance of a shape that was never
+/// observed when it is judged ([`State::noise`] of the side), and to its own rank's and its neighbourhood's when it
+/// is: where sizes have cliffs, one call tells of few others.
+const SPREAD_JUDGED: f64 = 0.5;
+const SPREAD_LEARNT: f64 = 1.0;
+const MOST_SPREAD: f64 = 2.0;
 
 /// Variance that each observation adds to what is known, for slow changes. With a noise of 5 % the shape's
 /// own correction then follows the last ten calls or so.
@@ -43,28 +59,38 @@ const LEAST_NOISE: f64 = 0.03;
 /// something else may have disturbed it. Nothing makes a call quicker by accident, so a quicker one is.
 const OUTLIER: f64 = 2.5;
 
-/// The most (in the logarithm) that is believed at once, however little is known: a first call that something
-/// disturbed would make its side look bad for ever, since a side that is not chosen is not observed.
-const MOST_BELIEVED: f64 = 0.25;
+/// A call that takes this much longer (in the logarithm) is doubted, however little is known: so many in a row are a
+/// change. [`MOST_BELIEVED`] is what is believed at once besides: a first call that something disturbed would make
+/// its side look bad for ever, since a side that is not chosen is not observed.
+const DOUBTED: f64 = 0.25;
+const MOST_BELIEVED: f64 = 1.2;
 
-/// So many disbelieved calls in a row are a change.
+/// So many doubted calls in a row are a change.
 const STREAK: u64 = 3;
 
-/// Standard deviations by which the other side may be better than it looks: the optimism of a try.
-const OPTIMISM: f64 = 2.0;
+/// What tries may cost: their measured excess is an account, to which each call adds 1 % of its own time. (Not of the
+/// time that it saved: where a profile is wrong nothing is saved, and without a try nobody would find out; where the
+/// GPU saves twenty times a call's time, 1 % of that would be 20 % of the total.) It begins with an advance, and while
+/// it is overdrawn nothing is tried. No try is predicted to cost more than the advance and 1 % of the time so far.
+const BUDGET_OF_TAKEN: f64 = 0.01;
+const ADVANCE_S: f64 = 5e-3;
 
-/// Standard deviations by which it may be worse, in what a try is expected to cost.
-const CAUTION: f64 = 0.3;
+/// A call that something disturbs is charged for no more than so many times what was expected.
+const MOST_CHARGED: f64 = 4.0;
 
-/// Share of the time saved so far that tries may cost in all, and the most that one call adds, as a share
-/// of its own time: where the GPU saves twenty times a call's time, 1 % of that would be 20 % of the total.
-const BUDGET_OF_SAVED: f64 = 0.01;
-const BUDGET_OF_TAKEN: f64 = 0.02;
+/// A try is worth it where its expected gain, over as many calls of the kind as there have been, times this is more
+/// than its expected cost. Calls nearby count as this share of one of the shape itself.
+const WORTH: f64 = 2.0;
+const NEARBY: f64 = 0.4;
+
+/// The least that a try is taken to cost, as a share of the call: what looks alike is not tried all the time.
+const LEAST_COST: f64 = 0.05;
 
 /// While little is known of a side, each of its calls is timed; later each fourth call on the CPU, which
 /// finds a change within ten.
 const TIMED_FIRST: u64 = 8;
-const TIMED_EACH: u32 = 4;
+const TIMED_SHAPE: u64 = 2;
+const TIMED_EACH: u64 = 4;
 
 /// Places of neighbourhoods and shapes. A program that calls more kinds of shapes than fit learns of the
 /// rest by routine only.
@@ -76,21 +102,29 @@ const REACH: usize = 4;
 /// Routines: a slot for every code of a family and every precision.
 const ROUTINES: usize = 64 * 4;
 
-/// A side that takes longer than it should by this factor (in the logarithm) is disturbed: whether it
-/// still is may be asked by any call that is cheap enough, after so many calls.
+/// Regimes of CPU threads: as many as the profile was measured with, more, and fewer by octaves. What is learnt of
+/// the CPU belongs to one of them, what is learnt of the GPU to the first.
+const REGIMES: usize = 8;
+
+/// A side that takes longer than it should by this factor (in the logarithm) is disturbed. Whether it still is may be
+/// asked after a number of calls whose square is this many times what the question costs over what each call gains
+/// when it is over: the best interval for a disturbance of some hundred calls.
 const DISTURBED: f64 = 0.3;
-const ASK_EACH: u32 = 20;
+const ASK_SQUARE: f64 = 500.0;
 
 /// The corrections of one process.
 pub struct Learned {
-    /// What all calls of a side have in common: a GPU that is shared or throttled, other CPU threads.
-    common: Cell,
+    /// What all calls of a side have in common, by regime: a GPU that is shared or throttled.
+    common: [Cell; REGIMES],
+    /// By regime, then [`routine`].
     routines: Box<[Cell]>,
     cells: Box<[Cell]>,
     /// Heavy calls so far, wrapping.
     ticks: AtomicU32,
-    /// What tries may cost now.
+    /// What tries may cost now; negative where they have cost more.
     budget_ns: AtomicI64,
+    /// Time of all calls.
+    taken_ns: AtomicI64,
 }
 
 impl Default for Learned {
@@ -122,6 +156,8 @@ pub struct LearnedDecision {
     pub correction: Correction,
     /// The call's time is wanted, on whichever side it runs.
     pub timed: bool,
+    /// Of the CPU's threads.
+    regime: u32,
 }
 
 impl From<Decision> for LearnedDecision {
@@ -131,6 +167,7 @@ impl From<Decision> for LearnedDecision {
             decision,
             correction: Correction::NONE,
             timed: false,
+            regime: 0,
         }
     }
 }
@@ -159,7 +196,7 @@ struct State {
     mean: f64,
     /// How well that is known.
     sd: f64,
-    /// Spread of single calls; kept by the routine's tracker only.
+    /// Spread of single calls in the routine's tracker, of the first ones of each shape in the side's; unused in others.
     noise: f64,
     /// Disbelieved calls in a row, and the least excess among them.
     streak: u64,
@@ -229,33 +266,45 @@ struct Known {
     mean: f64,
     /// Its variance, age included.
     variance: f64,
-    /// The part of the mean that all calls of the side share, and the age of its last observation.
+    /// The part of the mean that all calls of the side share, and the calls since its last observation.
     common: f64,
-    age: u32,
+    side_age: f64,
+    /// Calls since the shape was observed; infinite if it never was.
+    shape_age: f64,
+    /// Calls of the shape, and nearby as far as they count.
+    calls: f64,
     /// The call would be timed.
     timed: bool,
 }
 
-/// Quarter octaves of a size, up to 2^16: 4 a doubling, from its first three bits.
-fn quarter_octaves(size: u64) -> u32 {
+/// Steps of a size, 2^`bits` a doubling, from its first bits.
+fn steps(size: u64, bits: u32) -> u64 {
     let size = size.max(1);
     let octave = size.ilog2();
-    let quarter = if octave >= 2 {
-        size >> (octave - 2) & 3
+    let first = if octave >= bits {
+        size >> (octave - bits)
     } else {
-        0
+        size << (bits - octave)
     };
-    (4 * octave + quarter as u32).min(63)
+    (u64::from(octave) << bits) + first - (1 << bits)
 }
 
-/// Key of the size: work by factors of 8.
-fn size(shape: &Shape) -> u32 {
-    let work = shape.work().max(1).ilog2() / 3;
-    3 << 30 | routine(shape) << 22 | jobs(shape) << 12 | work
+/// A key of the rank with this tag, from a hash: two that clash mix their corrections, no more.
+fn key(tag: u32, shape: &Shape, regime: u32, sizes: u64) -> u32 {
+    let kind = routine(shape) << 4 | jobs(shape);
+    let mut hash = sizes ^ u64::from(kind | regime << 12) << 48;
+    hash = (hash ^ hash >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ hash >> 29).wrapping_mul(0x94D0_49BB_1331_11EB);
+    tag << 30 | (hash >> 34) as u32
+}
+
+/// Key of the size: work by half octaves.
+fn size(shape: &Shape, regime: u32) -> u32 {
+    key(3, shape, regime, steps(shape.work(), 1))
 }
 
 /// Key of the neighbourhood: work and smallest dimension by factors of 4, and which dimension that is.
-fn neighbourhood(shape: &Shape) -> u32 {
+fn neighbourhood(shape: &Shape, regime: u32) -> u32 {
     let [m, n, k] = shape.product();
     let least = m.min(n).min(k).max(1);
     let which = if least == n {
@@ -265,21 +314,27 @@ fn neighbourhood(shape: &Shape) -> u32 {
     } else {
         2
     };
-    let work = shape.work().max(1).ilog2() / 2;
-    1 << 30
-        | routine(shape) << 22
-        | jobs(shape) << 12
-        | work << 6
-        | (least.ilog2() / 2).min(15) << 2
-        | which
+    let work = u64::from(shape.work().max(1).ilog2() / 2);
+    let sizes = work << 12 | u64::from(least.ilog2() / 2) << 2 | which;
+    key(1, shape, regime, sizes)
 }
 
-/// Key of the shape.
-fn exact(shape: &Shape) -> u32 {
-    let [m, n, k] = [shape.m, shape.n, shape.k].map(quarter_octaves);
-    // Side and beta share a bit with the job options: a clash mixes two corrections, no more.
-    let options = (jobs(shape) ^ u32::from(shape.right) ^ u32::from(shape.beta_zero) << 1) & 15;
-    2 << 30 | routine(shape) << 22 | options << 18 | m << 12 | n << 6 | k
+/// Key of the shape: its dimensions by eighths of an octave.
+fn exact(shape: &Shape, regime: u32) -> u32 {
+    let [m, n, k] = [shape.m, shape.n, shape.k].map(|size| steps(size, 3));
+    let options = u64::from(shape.right) | u64::from(shape.beta_zero) << 1;
+    key(2, shape, regime, options << 36 | m << 24 | n << 12 | k)
+}
+
+/// The regime of so many CPU threads in force where a profile was measured with others.
+fn regime(measured: u32, in_force: u32) -> u32 {
+    if in_force == 0 || measured == 0 || in_force == measured {
+        0
+    } else if in_force > measured {
+        1
+    } else {
+        (2 + (measured / in_force).ilog2()).min(REGIMES as u32 - 1)
+    }
 }
 
 /// The routine, from 0 to [`ROUTINES`] - 1.
@@ -312,16 +367,35 @@ fn age_variance(age: u32) -> f64 {
     (f64::from(age) * AGE_VARIANCE).min(MOST_AGE_VARIANCE)
 }
 
+impl Known {
+    /// Whether a try of this side, which costs `loss_s`, is expected to gain more, where the `chosen` side takes
+    /// `chosen_s` and this one's time compares as `compared_s`.
+    fn is_worth(&self, chosen: &Self, chosen_s: f64, compared_s: f64, loss_s: f64) -> bool {
+        let doubt = self.variance.sqrt();
+        // How likely it is better: the tail of a normal distribution, within a tenth of it.
+        let z = (compared_s / chosen_s).ln().max(0.0) / doubt;
+        if z > 4.0 {
+            return false;
+        }
+        let likely = 0.5 * (-z * (0.85 + 0.36 * z)).exp();
+        // Where it is, by about half of what is not known.
+        let gain_s = chosen_s * doubt / (2.0 + doubt);
+        let calls = chosen.calls.min(self.shape_age).max(1.0);
+        WORTH * likely * gain_s * calls >= loss_s
+    }
+}
+
 impl Learned {
     /// Nothing learnt.
     pub fn new() -> Self {
         let cells = |n: usize| (0..n).map(|_| Cell::default()).collect();
         Self {
-            common: Cell::default(),
-            routines: cells(ROUTINES),
+            common: Default::default(),
+            routines: cells(REGIMES * ROUTINES),
             cells: cells(CELLS),
             ticks: AtomicU32::new(0),
-            budget_ns: AtomicI64::new(0),
+            budget_ns: AtomicI64::new((ADVANCE_S * 1e9) as i64),
+            taken_ns: AtomicI64::new(0),
         }
     }
 
@@ -341,39 +415,65 @@ impl Learned {
         })
     }
 
-    /// The places of a call: side, routine, neighbourhood, shape.
-    fn places(&self, shape: &Shape, make: bool) -> [Option<&Cell>; RANKS] {
+    /// The places of a call: side, routine, size, neighbourhood, shape.
+    fn places(&self, shape: &Shape, regime: u32, make: bool) -> [Option<&Cell>; RANKS] {
+        let at = regime as usize;
         [
-            Some(&self.common),
-            Some(&self.routines[routine(shape) as usize]),
-            self.cell(size(shape), make),
-            self.cell(neighbourhood(shape), make),
-            self.cell(exact(shape), make),
+            Some(&self.common[at]),
+            Some(&self.routines[at * ROUTINES + routine(shape) as usize]),
+            self.cell(size(shape, regime), make),
+            self.cell(neighbourhood(shape, regime), make),
+            self.cell(exact(shape, regime), make),
         ]
     }
 
     fn known(&self, places: &[Option<&Cell>; RANKS], side: Route, tick: u32) -> Known {
-        let side = side as usize;
-        let mut known = Known {
-            mean: 0.0,
-            variance: 0.0,
-            common: 0.0,
-            age: 0,
-            timed: tick.is_multiple_of(TIMED_EACH),
+        let at = side as usize;
+        let states = [0, 1, 2, 3, 4]
+            .map(|rank| places[rank].map_or(State::prior(rank), |cell| cell.sides[at].load(rank)));
+        let since = |rank: usize| {
+            let place: Option<&Cell> = places[rank];
+            let at = place.map_or(0, |cell| cell.sides[at].at.load(Relaxed));
+            f64::from(tick.wrapping_sub(at))
         };
-        for (rank, place) in places.iter().enumerate() {
-            let state = place.map_or(State::prior(rank), |cell| cell.sides[side].load(rank));
-            known.mean += state.mean;
-            known.variance += state.sd * state.sd;
-            if rank == SIDE {
-                known.common = state.mean;
-            }
-            let enough = if rank <= ROUTINE { TIMED_FIRST } else { 2 };
-            known.timed |= place.is_some() && (state.count < enough || state.streak > 0);
+        let own = &states[SHAPE];
+        let mut variance: f64 = states.iter().map(|s| s.sd * s.sd).sum();
+        let mut shape_age = f64::INFINITY;
+        if own.count == 0 {
+            let spread = states[SIDE].noise;
+            variance += SPREAD_JUDGED * spread * spread;
+        } else {
+            // The ranks share what they do not know: of a shape that was observed their sum is known better.
+            let noise = states[ROUTINE].noise;
+            let calls = own.count.min(ENOUGH) as f64;
+            variance = variance.min((noise * noise + WITHIN * WITHIN) / calls);
+            shape_age = since(SHAPE);
         }
-        known.age = age(places, side, tick);
-        known.variance += age_variance(known.age);
-        known
+        variance += age_variance(age(places, at, tick));
+        // Of the CPU's calls each fourth is timed, of the GPU's all.
+        let calls = |state: &State| match side {
+            Route::Cpu if state.count > TIMED_SHAPE => (TIMED_EACH * state.count) as f64,
+            _ => state.count as f64,
+        };
+        let doubtful = |rank: usize| {
+            let enough = if rank <= ROUTINE {
+                TIMED_FIRST
+            } else {
+                TIMED_SHAPE
+            };
+            places[rank].is_some() && (states[rank].count < enough || states[rank].streak > 0)
+        };
+        Known {
+            mean: states.iter().map(|s| s.mean).sum(),
+            variance,
+            common: states[SIDE].mean,
+            side_age: since(SIDE),
+            shape_age,
+            calls: calls(own) + NEARBY * calls(&states[NEIGHBOURHOOD]),
+            // By a hash, since a program's loop of four calls would show the same one each time.
+            timed: u64::from(tick.wrapping_mul(0x9E37_79B9)) * TIMED_EACH < 1 << 32
+                || (0..RANKS).any(doubtful),
+        }
     }
 
     /// The route of one call by what has been learnt. `tries` allows the side that looks worse now and then,
@@ -390,9 +490,13 @@ impl Learned {
             return Decision::NO_MODEL.into();
         };
         let tick = self.ticks.fetch_add(1, Relaxed).wrapping_add(1);
-        let places = self.places(shape, false);
-        let cpu = self.known(&places, Route::Cpu, tick);
+        let places = self.places(shape, 0, false);
         let gpu = self.known(&places, Route::Gpu, tick);
+        let regime = regime(profile.cpu_threads(), situation.cpu_threads);
+        let cpu = match regime {
+            0 => self.known(&places, Route::Cpu, tick),
+            _ => self.known(&self.places(shape, regime, false), Route::Cpu, tick),
+        };
         let correction = Correction {
             cpu: cpu.mean.exp(),
             gpu: gpu.mean.exp(),
@@ -407,50 +511,48 @@ impl Learned {
             Route::Gpu => true,
         };
         if !timed {
-            let p = &decision.prediction;
-            self.save(p.cpu_s, p.gpu_s());
+            self.took(decision.prediction.cpu_s);
         }
         LearnedDecision {
             decision,
             correction,
             timed,
+            regime,
         }
     }
 
-    /// Sends the call to the other side if that may be better and the budget holds what it is predicted to
-    /// cost.
+    /// Sends the call to the other side if that is worth finding out and the budget allows it.
     fn maybe_try(&self, decision: &mut Decision, cpu: &Known, gpu: &Known, level: Level) {
         let p = &decision.prediction;
-        let (cpu_s, gpu_s) = (p.cpu_s, level.required_speedup() * p.gpu_s());
-        let asks = |side: &Known| side.common > DISTURBED && side.age > ASK_EACH;
-        let (other, loss_s, may_win) = match decision.route {
-            Route::Gpu => {
-                let doubt = cpu.variance.sqrt();
-                let best_s = cpu_s * (-OPTIMISM * doubt).exp();
-                (
-                    Route::Cpu,
-                    cpu_s * (CAUTION * doubt).exp() - p.gpu_s(),
-                    best_s < gpu_s || asks(cpu),
-                )
-            }
-            Route::Cpu => {
-                let doubt = gpu.variance.sqrt();
-                let best_s = gpu_s * (-OPTIMISM * doubt).exp();
-                (
-                    Route::Gpu,
-                    p.gpu_s() * (CAUTION * doubt).exp() - cpu_s,
-                    best_s < cpu_s || asks(gpu),
-                )
-            }
+        let required = level.required_speedup();
+        // The side that it may go to, what is known of both, times on the chosen and the other side, and the other's
+        // time as it is compared with the chosen one's.
+        let (other, chosen, known, chosen_s, other_s, compared_s) = match decision.route {
+            Route::Gpu => (Route::Cpu, gpu, cpu, p.gpu_s(), p.cpu_s, p.cpu_s / required),
+            Route::Cpu => (
+                Route::Gpu,
+                cpu,
+                gpu,
+                p.cpu_s,
+                p.gpu_s(),
+                p.gpu_s() * required,
+            ),
         };
-        if !may_win {
+        let loss_s = (other_s - chosen_s).max(LEAST_COST * chosen_s);
+        let is_over = || {
+            let gain_s = chosen_s - compared_s * (-known.common).exp();
+            known.common > DISTURBED
+                && known.side_age * known.side_age * gain_s >= ASK_SQUARE * loss_s
+        };
+        if !(known.is_worth(chosen, chosen_s, compared_s, loss_s) || is_over()) {
             return;
         }
-        let loss_ns = (loss_s.max(0.0) * 1e9) as i64;
-        if loss_ns > self.budget_ns.load(Relaxed) {
+        let cost_s = (other_s - chosen_s).max(0.0);
+        let taken_s = self.taken_ns.load(Relaxed) as f64 / 1e9;
+        if self.budget_ns.load(Relaxed) < 0 || cost_s > ADVANCE_S + BUDGET_OF_TAKEN * taken_s {
             return;
         }
-        self.budget_ns.fetch_sub(loss_ns, Relaxed);
+        self.budget_ns.fetch_sub((cost_s * 1e9) as i64, Relaxed);
         decision.route = other;
         decision.reason = Reason::Try;
     }
@@ -466,65 +568,85 @@ impl Learned {
         if !(seconds > 0.0 && seconds.is_finite() && expected_s > 0.0) {
             return;
         }
-        self.learn(shape, side, (seconds * factor / expected_s).ln());
-        if decided.decision.reason != Reason::Try {
-            self.save(seconds, other_s);
+        let regime = match side {
+            Route::Cpu => decided.regime,
+            Route::Gpu => 0,
+        };
+        self.learn(shape, side, regime, (seconds * factor / expected_s).ln());
+        if decided.decision.reason == Reason::Try {
+            // The prediction was charged; what it took counts.
+            let charged_s = (expected_s - other_s).max(0.0);
+            let cost_s = (seconds.min(MOST_CHARGED * expected_s) - other_s).max(0.0);
+            let more_ns = ((cost_s - charged_s) * 1e9) as i64;
+            self.budget_ns.fetch_sub(more_ns, Relaxed);
+        } else {
+            self.took(seconds);
         }
     }
 
-    /// A call took `seconds` where the other side would have taken `other_s`: the budget grows.
-    fn save(&self, seconds: f64, other_s: f64) {
-        let saved_s = BUDGET_OF_SAVED * (other_s - seconds);
-        let added_s = saved_s.clamp(0.0, BUDGET_OF_TAKEN * seconds);
+    /// A call that was no try took `seconds`: the budget grows.
+    fn took(&self, seconds: f64) {
+        let added_s = BUDGET_OF_TAKEN * seconds;
         self.budget_ns.fetch_add((added_s * 1e9) as i64, Relaxed);
+        self.taken_ns.fetch_add((seconds * 1e9) as i64, Relaxed);
     }
 
     /// One observed logarithm of measured over uncorrected time.
-    fn learn(&self, shape: &Shape, side: Route, observed: f64) {
+    fn learn(&self, shape: &Shape, side: Route, regime: u32, observed: f64) {
         let tick = self.ticks.load(Relaxed);
-        let places = self.places(shape, true);
+        let places = self.places(shape, regime, true);
         let side = side as usize;
         let mut states = [0, 1, 2, 3, 4].map(|rank| {
             places[rank].map_or(State::prior(rank), |cell| cell.sides[side].load(rank))
         });
-        let age = age_variance(age(&places, side, tick));
-        let error = observed - states.iter().map(|s| s.mean).sum::<f64>();
+        let surprise = observed - states.iter().map(|s| s.mean).sum::<f64>();
         let noise = states[ROUTINE].noise.max(LEAST_NOISE);
         let mut variances = states.map(|s| s.sd * s.sd);
-        variances[SIDE] += age;
+        variances[SIDE] += age_variance(age(&places, side, tick));
+        let first = states[SHAPE].count == 0;
+        if first {
+            let spread = states[SIDE].noise;
+            for rank in [NEIGHBOURHOOD, SHAPE] {
+                if states[rank].count == 0 {
+                    variances[rank] += SPREAD_LEARNT * spread * spread;
+                }
+            }
+        }
         let total = |v: &[f64; RANKS]| v.iter().sum::<f64>() + noise * noise;
-        let outlier = (OUTLIER * total(&variances).sqrt()).min(MOST_BELIEVED);
-        // The rank that a surprise belongs to: the routine if it goes on over all its calls, the shape if
-        // only there.
-        let mut error = error;
-        if error > outlier {
+        let outlier = OUTLIER * total(&variances).sqrt();
+        // The rank that a surprise belongs to: the side if it goes on over all its calls, the shape if only there.
+        let (mut error, mut doubted) = (surprise, false);
+        if surprise > outlier.min(DOUBTED) {
             let mut changed = None;
             for rank in [SIDE, SHAPE] {
                 let state = &mut states[rank];
                 state.excess = if state.streak == 0 {
-                    error
+                    surprise
                 } else {
-                    state.excess.min(error)
+                    state.excess.min(surprise)
                 };
                 state.streak += 1;
                 if state.streak >= STREAK && changed.is_none() {
                     changed = Some(rank);
                 }
             }
-            let Some(rank) = changed else {
+            if let Some(rank) = changed {
+                error = states[rank].excess;
+                variances[rank] += error * error;
+            } else if surprise > outlier.min(MOST_BELIEVED) {
                 for rank in [SIDE, SHAPE] {
                     if let Some(cell) = places[rank] {
                         cell.sides[side].store(&states[rank]);
                     }
                 }
                 return;
-            };
-            error = states[rank].excess;
-            variances[rank] += error * error;
-        } else if error < -outlier {
+            } else {
+                doubted = true;
+            }
+        } else if surprise < -outlier {
             // An end of a disturbance, as far as there was one; the rest is about this shape.
-            let ended = states[SIDE].mean.clamp(0.0, -error);
-            let rest = -error - ended;
+            let ended = states[SIDE].mean.clamp(0.0, -surprise);
+            let rest = -surprise - ended;
             variances[SIDE] += ended * ended;
             variances[SHAPE] += rest * rest;
         }
@@ -534,14 +656,20 @@ impl Learned {
             state.mean += gain * error;
             let left = variances[rank] * (1.0 - gain) + DRIFT_VARIANCE[rank];
             state.sd = left.sqrt().min(PRIOR_SD[rank]);
-            state.streak = 0;
-            state.excess = 0.0;
+            if !doubted {
+                state.streak = 0;
+                state.excess = 0.0;
+            }
             state.count += 1;
-            if rank == ROUTINE {
+            let deviation = match rank {
+                SIDE if first => Some(surprise.abs().min(MOST_SPREAD)),
+                ROUTINE => Some(error.abs().min(outlier)),
+                _ => None,
+            };
+            if let Some(deviation) = deviation {
                 // The mean deviation of a normal distribution is 0.8 of its standard deviation.
-                let deviation = error.abs().min(outlier) / 0.8;
                 let gain = f64::max(1.0 / (state.count as f64 + 1.0), 0.05);
-                state.noise += gain * (deviation - state.noise);
+                state.noise += gain * (deviation / 0.8 - state.noise);
             }
             if let Some(cell) = places[rank] {
                 cell.sides[side].store(state);
@@ -557,7 +685,7 @@ impl Learned {
 
     /// The correction of a call as it stands.
     pub fn correction(&self, shape: &Shape) -> Correction {
-        let places = self.places(shape, false);
+        let places = self.places(shape, 0, false);
         let tick = self.ticks.load(Relaxed);
         let factor = |side| self.known(&places, side, tick).mean.exp();
         Correction {
@@ -647,21 +775,65 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_that_costs_more_than_the_budget() {
+    fn all_tries_together_cost_no_more_than_their_account() {
         let (learned, profile) = (Learned::new(), profile());
-        for i in 0..2000 {
-            let budget_s = learned.budget_s();
-            let d = step(&learned, &profile, 256 + 16 * (i % 150), 1.1, 0.9).decision;
+        let (mut tries, mut cost_s, mut all_s, mut dearest_s) = (0, 0.0, 0.0, 0.0_f64);
+        for i in 0..4000 {
+            // Now and then the GPU is shared for a while.
+            let gpu = if i / 500 % 2 == 0 { 0.9 } else { 4.0 };
+            let d = step(&learned, &profile, 256 + 16 * (i % 150), 1.1, gpu).decision;
+            let p = &d.prediction;
+            let (taken_s, other_s) = match d.route {
+                Route::Cpu => (p.cpu_s, p.gpu_s()),
+                Route::Gpu => (p.gpu_s(), p.cpu_s),
+            };
+            all_s += taken_s;
             if d.reason == Reason::Try {
-                let p = &d.prediction;
-                let loss_s = match d.route {
-                    Route::Cpu => p.cpu_s - p.gpu_s(),
-                    Route::Gpu => p.gpu_s() - p.cpu_s,
-                };
-                assert!(loss_s <= budget_s + 1e-9, "{loss_s} of {budget_s}");
+                assert!(taken_s - other_s <= ADVANCE_S + BUDGET_OF_TAKEN * all_s);
+                tries += 1;
+                cost_s += (taken_s - other_s).max(0.0);
+                dearest_s = dearest_s.max(MOST_CHARGED * taken_s);
             }
-            assert!(learned.budget_s() >= 0.0);
         }
+        assert!(tries > 0);
+        let most_s = ADVANCE_S + BUDGET_OF_TAKEN * all_s + dearest_s;
+        assert!(cost_s <= most_s, "{cost_s} of {most_s}");
+    }
+
+    #[test]
+    fn what_is_learnt_of_the_cpu_belongs_to_its_threads() {
+        let (learned, profile) = (Learned::new(), profile());
+        let (shape, level) = (square(300), Level::new(9).expect("a level"));
+        let now = |cpu_threads| Situation {
+            cpu_threads,
+            ..Situation::default()
+        };
+        for _ in 0..20 {
+            let decided = learned.decide(&profile, &shape, &now(2), level, false);
+            let expected_s = decided.decision.prediction.cpu_s / decided.correction.cpu;
+            learned.observe(&shape, &decided, Route::Cpu, expected_s / 3.0);
+        }
+        let factor = |threads| {
+            let decided = learned.decide(&profile, &shape, &now(threads), level, false);
+            decided.correction.cpu
+        };
+        assert!((factor(2) - 1.0 / 3.0).abs() < 0.05, "{}", factor(2));
+        assert_eq!(factor(8), 1.0);
+        assert_eq!(factor(1), 1.0);
+    }
+
+    #[test]
+    fn a_side_that_is_wrong_by_three_is_suspected_with_other_shapes_too() {
+        let (learned, profile) = (Learned::new(), profile());
+        let level = Level::new(9).expect("a level");
+        for n in [500, 1000, 2000] {
+            let shape = square(n);
+            let decided = learned.decide(&profile, &shape, &Situation::default(), level, false);
+            let raw_s = decided.decision.prediction.busy_s() / decided.correction.gpu;
+            learned.observe(&shape, &decided, Route::Gpu, raw_s / 3.0);
+        }
+        let other = learned.correction(&square(3000)).gpu;
+        assert!(other < 0.75, "{other}");
     }
 
     #[test]

@@ -25,10 +25,11 @@ const THIN: [f64; 3] = [1.0, 16.0, 128.0];
 /// Letters of job options: all that can be had, and nothing but values.
 const JOBS: [u8; 2] = *b"VN";
 
-/// How much slower than predicted the CPU may turn out: what [`watch_work`] allows for. A program that sets
-/// a quarter of the threads multiplies its time by 2.8 (see `predict`), and families that nobody measured
-/// are off by less.
-const WATCHED: f64 = 3.0;
+/// By how much the CPU's time over the GPU's may turn out to be more than predicted: what [`watch_work`] allows for.
+/// Three times for a program that sets a quarter of the threads (2.8 by `predict`) or a profile that is wrong for the
+/// CPU, and as much for one that is wrong for the GPU: with three in all, such a profile hid the calls that would have
+/// shown it (bench of regret, 2026-12-03: 155 % over the oracle).
+const WATCHED: f64 = 9.0;
 
 /// The largest work (see [`Shape::work`]) at or below which the GPU wins no shape of this family at this
 /// level, ready and idle; `u64::MAX` where it never wins.
@@ -36,8 +37,8 @@ pub fn threshold_work(profile: &Profile, op: Op, precision: Precision, level: Le
     least_work(profile, op, precision, level, 1.0)
 }
 
-/// The same while calls teach: at or below it the GPU would not win even if the CPU took three times as
-/// long as predicted, or calls are too small to be worth looking at ([`DEFAULT_THRESHOLD_WORK`]).
+/// The same while calls teach: at or below it the GPU would not win even if both sides were predicted wrong by a
+/// factor of three, or calls are too small to be worth looking at ([`DEFAULT_THRESHOLD_WORK`]).
 pub fn watch_work(profile: &Profile, op: Op, precision: Precision, level: Level) -> u64 {
     let certain = threshold_work(profile, op, precision, level);
     least_work(profile, op, precision, level, WATCHED).max(certain.min(DEFAULT_THRESHOLD_WORK))

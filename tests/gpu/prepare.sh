@@ -29,7 +29,8 @@ gcc -O2 -o "$kit/lapack" "$here/lapack.c" "$prefix/lib/liblapack.so.3" "$prefix/
 target=${CARGO_TARGET_DIR:-$here/../../target}
 cargo build --quiet --release --package level3 --manifest-path "$here/../../Cargo.toml"
 cargo build --quiet --release --package gpu-backend --example lapack_bench --example level3_bench --manifest-path "$here/../../Cargo.toml"
-cp "$target/release/level3-random" "$target/release/examples/"{lapack_bench,level3_bench} "$kit/"
-strip "$kit/level3-random" "$kit/lapack_bench" "$kit/level3_bench"
-cp "$here"/{run.sh,run.py,bench.py,programs.py,verify.py,kit.py,netlib_lapack.py,lapack.py,calls.py,cusolver.py,coverage.py,naive.c,bench.h} "$kit/"
+cargo build --quiet --release --package cost-model --example agree --manifest-path "$here/../../Cargo.toml"
+cp "$target/release/level3-random" "$target/release/examples/"{lapack_bench,level3_bench,agree} "$kit/"
+strip "$kit/level3-random" "$kit/lapack_bench" "$kit/level3_bench" "$kit/agree"
+cp "$here"/{run.sh,run.py,bench.py,programs.py,verify.py,random_calls.py,calibrations.py,kit.py,netlib_lapack.py,lapack.py,calls.py,cusolver.py,coverage.py,naive.c,bench.h} "$kit/"
 echo "$kit"
