@@ -16,11 +16,19 @@ fn library(path: PathBuf, what: String) -> Library {
 
 /// The wheels of a Python environment.
 pub fn venv(dir: &Path) -> Result<Report> {
-    let environment = Venv::new(dir)?;
-    let found = environment.survey()?;
-    let engine = prefix::for_wheels()?.engine;
-    let again = format!("gpu-offload install --venv {}", dir.display());
     let mut report = Report::default();
+    add_wheels(&mut report, &Venv::new(dir)?, dir)?;
+    if report.libraries.is_empty() {
+        report.advise(
+            "no wheel here brings an OpenBLAS along; install numpy or scipy with pip".to_owned(),
+        );
+    }
+    Ok(report)
+}
+
+fn add_wheels(report: &mut Report, environment: &Venv, dir: &Path) -> Result<()> {
+    let found = environment.survey()?;
+    let again = format!("gpu-offload install --venv {}", dir.display());
     for file in environment.replaced_since(&found)? {
         let file = file.display();
         report.advise(format!(
@@ -28,10 +36,9 @@ pub fn venv(dir: &Path) -> Result<Report> {
         ));
     }
     if found.is_empty() {
-        report.advise(
-            "no wheel here brings an OpenBLAS along; install numpy or scipy with pip".to_owned(),
-        );
+        return Ok(());
     }
+    let engine = prefix::for_wheels()?.engine;
     for found in &found {
         let path = found.path();
         let (what, advice) = match &found.state {
@@ -80,10 +87,10 @@ pub fn venv(dir: &Path) -> Result<Report> {
         }
         report.libraries.push(library(path, what));
     }
-    Ok(report)
+    Ok(())
 }
 
-/// The links of a conda environment.
+/// The links of a conda environment, and the wheels that pip has put there, which do not follow the links.
 pub fn conda(dir: &Path) -> Result<Report> {
     let environment = Conda::new(dir)?;
     let ours = prefix::library_dir()?;
@@ -95,6 +102,10 @@ pub fn conda(dir: &Path) -> Result<Report> {
             report.advise(format!("{name} {trouble}: {again}"));
         }
         report.libraries.push(library(link.path, link.what));
+    }
+    // An environment without Python has none.
+    if let Ok(python) = Venv::new(dir) {
+        add_wheels(&mut report, &python, dir)?;
     }
     if report.libraries.is_empty() {
         report.advise(

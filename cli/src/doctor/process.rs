@@ -164,20 +164,21 @@ fn plain(path: &Path) -> PathBuf {
 /// What to do about a library that does not route.
 fn advice(path: &Path) -> String {
     let what = path.display();
-    if let Some(prefix) = conda(path) {
-        format!(
-            "{what} serves heavy calls on the CPU: gpu-offload install --conda {}",
-            prefix.display()
-        )
-    } else if wheel(path).is_some() {
+    // A wheel first: pip's packages in a conda environment do not follow its links.
+    if wheel(path).is_some() {
         let environment = path
             .ancestors()
-            .find(|dir| dir.join("pyvenv.cfg").is_file());
+            .find(|dir| dir.join("pyvenv.cfg").is_file() || dir.join("conda-meta").is_dir());
         let install = environment.map_or("gpu-offload install --venv DIR".to_owned(), |dir| {
             format!("gpu-offload install --venv {}", dir.display())
         });
         format!(
             "{what} serves heavy calls on the CPU: {install}, or start the program with `gpu-offload run`"
+        )
+    } else if let Some(prefix) = conda(path) {
+        format!(
+            "{what} serves heavy calls on the CPU: gpu-offload install --conda {}",
+            prefix.display()
         )
     } else if path.starts_with("/usr") || path.starts_with("/lib") {
         format!(
@@ -209,11 +210,11 @@ fn wheel(path: &Path) -> Option<String> {
 
 /// Through what a file comes to be loaded, as far as its place says it.
 fn via(path: &Path) -> Option<String> {
-    if let Some(prefix) = conda(path) {
-        return Some(format!("conda environment {}", prefix.display()));
-    }
     if let Some(name) = wheel(path) {
         return Some(format!("the wheel of {name}"));
+    }
+    if let Some(prefix) = conda(path) {
+        return Some(format!("conda environment {}", prefix.display()));
     }
     let real = path.canonicalize().ok()?;
     let chosen = fs::read_dir("/etc/alternatives")
@@ -349,7 +350,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("gpu-offload-places-{}", std::process::id()));
         for folder in [
             "conda/conda-meta",
-            "conda/lib",
+            "conda/lib/s/numpy.libs",
             "venv/s/numpy.libs",
             "venv/s/scipy/.libs",
             "opt",
@@ -367,6 +368,9 @@ mod tests {
             "conda/lib/libmkl_rt.so.2",
             "conda/lib/libmkl_core.so.2",
             "opt/liblapack.so.3",
+            // What pip puts into a conda environment does not follow its links (case I2).
+            "conda/lib/s/numpy.libs/libopenblas.so",
+            "conda/lib/libopenblas.so.0",
         ];
         for file in all {
             fs::write(dir.join(file), "").unwrap();
@@ -387,13 +391,18 @@ mod tests {
             via[2].starts_with("conda environment") && via[4] == "RPATH",
             "{via:?}"
         );
+        assert_eq!(via[5], "the wheel of numpy");
         // One line for both files of MKL.
-        assert_eq!(report.advice.len(), 4, "{:?}", report.advice);
-        for (advice, wanted) in report
-            .advice
-            .iter()
-            .zip(["--venv", "--venv", "RPATH", "nomkl"])
-        {
+        let wanted = [
+            "--venv",
+            "--venv",
+            "RPATH",
+            &format!("--venv {}", dir.join("conda").display()),
+            "--conda",
+            "nomkl",
+        ];
+        assert_eq!(report.advice.len(), wanted.len(), "{:?}", report.advice);
+        for (advice, wanted) in report.advice.iter().zip(wanted) {
             assert!(advice.contains(wanted), "{advice}");
         }
         fs::remove_dir_all(&dir).unwrap();
