@@ -1,8 +1,8 @@
 //! What past calls teach: a correction of the predicted times, and when the other side is worth a try.
 //!
-//! A correction is a factor on a side's predicted time, kept as the sum of three logarithms: one of the
-//! routine (which follows a GPU that is throttled or shared), one of a neighbourhood of sizes, one of the
-//! shape itself. Each is the mean of a Kalman filter, so that the first call of a routine tells of all its
+//! A correction is a factor on a side's predicted time, kept as the sum of five logarithms: one of all calls (which
+//! follows a GPU that is throttled or shared), one of the routine, one of its size, one of a neighbourhood of sizes, one
+//! of the shape itself. Each is the mean of a Kalman filter, so that the first call of a routine tells of all its
 //! sizes and the hundredth only of its own. Reading and writing take no lock and allocate nothing; of two
 //! updates at the same instant one may be lost. Must not know clocks: times come from the caller.
 
@@ -273,7 +273,7 @@ struct Known {
     shape_age: f64,
     /// Calls of the shape, and nearby as far as they count.
     calls: f64,
-    /// The call would be timed.
+    /// The call would be timed, of the CPU's; of the GPU's all are.
     timed: bool,
 }
 
@@ -299,13 +299,12 @@ fn key(tag: u32, shape: &Shape, regime: u32, sizes: u64) -> u32 {
 }
 
 /// Key of the size: work by half octaves.
-fn size(shape: &Shape, regime: u32) -> u32 {
-    key(3, shape, regime, steps(shape.work(), 1))
+fn size(shape: &Shape, regime: u32, work: u64) -> u32 {
+    key(3, shape, regime, steps(work, 1))
 }
 
 /// Key of the neighbourhood: work and smallest dimension by factors of 4, and which dimension that is.
-fn neighbourhood(shape: &Shape, regime: u32) -> u32 {
-    let [m, n, k] = shape.product();
+fn neighbourhood(shape: &Shape, regime: u32, [m, n, k]: [u64; 3], work: u64) -> u32 {
     let least = m.min(n).min(k).max(1);
     let which = if least == n {
         0
@@ -314,7 +313,7 @@ fn neighbourhood(shape: &Shape, regime: u32) -> u32 {
     } else {
         2
     };
-    let work = u64::from(shape.work().max(1).ilog2() / 2);
+    let work = u64::from(work.max(1).ilog2() / 2);
     let sizes = work << 12 | u64::from(least.ilog2() / 2) << 2 | which;
     key(1, shape, regime, sizes)
 }
@@ -361,6 +360,12 @@ fn age(places: &[Option<&Cell>; RANKS], side: usize, tick: u32) -> u32 {
     let mut trackers = places.iter().flatten().map(|cell| &cell.sides[side]);
     let last = trackers.rfind(observed);
     last.map_or(0, |t| tick.wrapping_sub(t.at.load(Relaxed)))
+}
+
+/// What each rank knows of a side of a call.
+fn states(places: &[Option<&Cell>; RANKS], side: usize) -> [State; RANKS] {
+    [0, 1, 2, 3, 4]
+        .map(|rank| places[rank].map_or(State::prior(rank), |cell| cell.sides[side].load(rank)))
 }
 
 fn age_variance(age: u32) -> f64 {
@@ -418,19 +423,21 @@ impl Learned {
     /// The places of a call: side, routine, size, neighbourhood, shape.
     fn places(&self, shape: &Shape, regime: u32, make: bool) -> [Option<&Cell>; RANKS] {
         let at = regime as usize;
+        // The table is asked once.
+        let product = shape.product();
+        let work = product.into_iter().fold(1, u64::saturating_mul);
         [
             Some(&self.common[at]),
             Some(&self.routines[at * ROUTINES + routine(shape) as usize]),
-            self.cell(size(shape, regime), make),
-            self.cell(neighbourhood(shape, regime), make),
+            self.cell(size(shape, regime, work), make),
+            self.cell(neighbourhood(shape, regime, product, work), make),
             self.cell(exact(shape, regime), make),
         ]
     }
 
     fn known(&self, places: &[Option<&Cell>; RANKS], side: Route, tick: u32) -> Known {
         let at = side as usize;
-        let states = [0, 1, 2, 3, 4]
-            .map(|rank| places[rank].map_or(State::prior(rank), |cell| cell.sides[at].load(rank)));
+        let states = states(places, at);
         let since = |rank: usize| {
             let place: Option<&Cell> = places[rank];
             let at = place.map_or(0, |cell| cell.sides[at].at.load(Relaxed));
@@ -471,7 +478,8 @@ impl Learned {
             shape_age,
             calls: calls(own) + NEARBY * calls(&states[NEIGHBOURHOOD]),
             // By a hash, since a program's loop of four calls would show the same one each time.
-            timed: u64::from(tick.wrapping_mul(0x9E37_79B9)) * TIMED_EACH < 1 << 32
+            timed: side == Route::Gpu
+                || u64::from(tick.wrapping_mul(0x9E37_79B9)) * TIMED_EACH < 1 << 32
                 || (0..RANKS).any(doubtful),
         }
     }
@@ -508,7 +516,7 @@ impl Learned {
         }
         let timed = match decision.route {
             Route::Cpu => cpu.timed || decision.reason == Reason::Try,
-            Route::Gpu => true,
+            Route::Gpu => gpu.timed,
         };
         if !timed {
             self.took(decision.prediction.cpu_s);
@@ -538,18 +546,19 @@ impl Learned {
                 p.gpu_s() * required,
             ),
         };
-        let loss_s = (other_s - chosen_s).max(LEAST_COST * chosen_s);
-        let is_over = || {
-            let gain_s = chosen_s - compared_s * (-known.common).exp();
-            known.common > DISTURBED
-                && known.side_age * known.side_age * gain_s >= ASK_SQUARE * loss_s
-        };
-        if !(known.is_worth(chosen, chosen_s, compared_s, loss_s) || is_over()) {
-            return;
-        }
+        // What costs least to ask comes first: this is part of every decision.
         let cost_s = (other_s - chosen_s).max(0.0);
         let taken_s = self.taken_ns.load(Relaxed) as f64 / 1e9;
         if self.budget_ns.load(Relaxed) < 0 || cost_s > ADVANCE_S + BUDGET_OF_TAKEN * taken_s {
+            return;
+        }
+        let loss_s = cost_s.max(LEAST_COST * chosen_s);
+        let is_over = || {
+            let gain_s = || chosen_s - compared_s * (-known.common).exp();
+            known.common > DISTURBED
+                && known.side_age * known.side_age * gain_s() >= ASK_SQUARE * loss_s
+        };
+        if !(known.is_worth(chosen, chosen_s, compared_s, loss_s) || is_over()) {
             return;
         }
         self.budget_ns.fetch_sub((cost_s * 1e9) as i64, Relaxed);
@@ -596,9 +605,7 @@ impl Learned {
         let tick = self.ticks.load(Relaxed);
         let places = self.places(shape, regime, true);
         let side = side as usize;
-        let mut states = [0, 1, 2, 3, 4].map(|rank| {
-            places[rank].map_or(State::prior(rank), |cell| cell.sides[side].load(rank))
-        });
+        let mut states = states(&places, side);
         let surprise = observed - states.iter().map(|s| s.mean).sum::<f64>();
         let noise = states[ROUTINE].noise.max(LEAST_NOISE);
         let mut variances = states.map(|s| s.sd * s.sd);
