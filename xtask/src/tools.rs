@@ -127,10 +127,9 @@ pub fn side_by_side<T: Sync, R: Send>(
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     let mut all: Vec<(usize, Result<R>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join();
         workers
             .into_iter()
-            .flat_map(|worker| join(worker).expect("no worker panics"))
+            .flat_map(|worker| worker.join().expect("no worker panics"))
             .collect()
     });
     all.sort_by_key(|&(number, _)| number);

@@ -176,8 +176,8 @@ fn score(client: impl Fn(&Path) -> Client + Sync, text: &str) -> Result<Score> {
         if let Some(input) = &program.input {
             run = run.input(&Path::new(FOLDER).join(input))?;
         }
-        let ended: Ended = run.run()?;
-        let mut output = ended.stdout.clone();
+        let mut ended: Ended = run.run()?;
+        let mut output = std::mem::take(&mut ended.stdout);
         for file in fs::read_dir(&folder)? {
             output.push_str(&String::from_utf8_lossy(&fs::read(file?.path())?));
         }

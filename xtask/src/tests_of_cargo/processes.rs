@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Mutex;
 use std::time::Instant;
 
 /// In the names of tests that compare times: these run alone and are tried up to [`TRIES`] times, since a
@@ -63,19 +62,18 @@ pub(super) fn run(tests: &Tests, root: bool) -> Result<Tally> {
         .into_iter()
         .partition(|test| ALONE.iter().any(|part| test.name.contains(part)));
     let progress = bar("tests", (alone.len() + together.len()) as u64);
-    let results = Mutex::new(tally);
-    let one = |test: &Test, tries| -> Result<()> {
+    let one = |test: &Test, tries| -> Result<bool> {
         let passed = attempt(test, tests, tries)?;
         progress.inc(1);
-        results.lock().expect("no worker panics").check(passed);
-        Ok(())
+        Ok(passed)
     };
-    side_by_side(&together, |test| one(test, 1))?;
+    let of_together = side_by_side(&together, |test| one(test, 1))?;
+    of_together.into_iter().for_each(|held| tally.check(held));
     for test in &alone {
-        one(test, TRIES)?;
+        tally.check(one(test, TRIES)?);
     }
     progress.finish_and_clear();
-    Ok(results.into_inner().expect("no worker panics"))
+    Ok(tally)
 }
 
 /// Builds what the selection names, and returns the programs with tests in it.

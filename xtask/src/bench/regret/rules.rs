@@ -11,10 +11,6 @@ pub trait Rule {
     fn route(&mut self, shape: &Shape, moment: &Moment) -> Route;
     /// What it took there.
     fn observe(&mut self, _shape: &Shape, _route: Route, _seconds: f64) {}
-    /// Of ours, the last call's decision; `None` for a call below the threshold.
-    fn decided(&self) -> Option<&LearnedDecision> {
-        None
-    }
 }
 
 /// One side for every call.
@@ -124,6 +120,11 @@ impl<'a> Ours<'a> {
             warm: BTreeSet::new(),
         }
     }
+
+    /// The last call's decision; `None` for a call below the threshold.
+    pub fn decided(&self) -> Option<&LearnedDecision> {
+        self.last.as_ref()
+    }
 }
 
 impl Rule for Ours<'_> {
@@ -156,9 +157,5 @@ impl Rule for Ours<'_> {
             return;
         }
         self.learned.observe(shape, &decided, route, seconds);
-    }
-
-    fn decided(&self) -> Option<&LearnedDecision> {
-        self.last.as_ref()
     }
 }

@@ -1,6 +1,6 @@
 //! Where the time of a cell goes that ours loses.
 
-use super::rules::Rule;
+use super::rules::{Ours, Rule};
 use super::{Run, WARM_UP_S, side};
 use cost_model::{Reason, Route};
 use routines::family;
@@ -21,8 +21,8 @@ struct Lost {
 /// Kinds of shapes that are listed.
 const LISTED: usize = 6;
 
-/// Lines that say in which calls from the `first` on `rule` takes longer than the oracle.
-pub fn explain(run: &Run, first: usize, rule: &mut dyn Rule) -> String {
+/// Lines that say in which calls from the `first` on ours takes longer than the oracle.
+pub fn explain(run: &Run, first: usize, rule: &mut Ours<'_>) -> String {
     let mut by_cause: BTreeMap<&str, Lost> = BTreeMap::new();
     let mut by_shape: BTreeMap<String, Lost> = BTreeMap::new();
     let (mut warm, mut oracle_s) = (BTreeSet::new(), 0.0);
@@ -36,12 +36,12 @@ pub fn explain(run: &Run, first: usize, rule: &mut dyn Rule) -> String {
         if i < first {
             continue;
         }
-        let best = usize::from(call.expected_s[1] < call.expected_s[0]);
-        oracle_s += call.real_s[best];
+        let best = call.better();
+        oracle_s += call.real_s[side(best)];
         if warming {
             by_cause.entry("loading kernels").or_default().expected_s += WARM_UP_S;
         }
-        if side(route) == best {
+        if route == best {
             continue;
         }
         let cause = match (decided.map(|d| d.decision.reason), route) {
@@ -57,8 +57,8 @@ pub fn explain(run: &Run, first: usize, rule: &mut dyn Rule) -> String {
             .product()
             .map(|size| 1_u64 << size.max(1).ilog2());
         let shape = format!("{} {m} {n} {k}: {cause}", name.unwrap_or_default());
-        let expected_s = call.expected_s[side(route)] - call.expected_s[best];
-        let all_s = call.real_s[side(route)] - call.real_s[best];
+        let expected_s = call.expected_s[side(route)] - call.expected_s[side(best)];
+        let all_s = call.real_s[side(route)] - call.real_s[side(best)];
         for lost in [
             by_cause.entry(cause).or_default(),
             by_shape.entry(shape).or_default(),
