@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what the drop-in costs, in counts that repeat.
 
+mod drawn;
 mod gpu;
 mod lapack;
 mod overhead;
@@ -7,10 +8,8 @@ mod regret;
 mod small;
 
 use crate::conformance::Tally;
-use crate::tools::{loud, quiet, target_dir, workspace};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -34,9 +33,9 @@ enum Bench {
         prefix: PathBuf,
     },
     /// Times of the level-3 routines on this machine's GPU, beside its peers: tables and plots
-    Gpu(gpu::Args),
+    Gpu(drawn::Args),
     /// Times and accuracy of LAPACK's drivers on this machine's GPU, beside SciPy's wheel and cuSOLVER: tables and plots
-    Lapack(lapack::Args),
+    Lapack(drawn::Args),
     /// Time our rule loses against one that knows the truth, on synthetic machines, beside the peers' rules
     Regret(regret::Args),
 }
@@ -63,20 +62,4 @@ pub fn run(args: &Args) -> Result<()> {
 /// The benchmark `overhead` as a step of `cargo xtask test`.
 pub fn overhead(prefix: &Path) -> Result<Tally> {
     overhead::run(prefix)
-}
-
-/// Makes a kit of the prefix, runs one of its programs that measure on this machine's GPU, and returns what it wrote.
-fn kit(prefix: &Path, program: &str, results: &str) -> Result<PathBuf> {
-    ensure!(
-        Path::new("/dev/nvidiactl").exists(),
-        "no NVIDIA device here (/dev/nvidiactl): make a kit with tests/gpu/prepare.sh, run KIT/{program} where the GPU \
-         is, and draw its file with --from"
-    );
-    let kit = target_dir().join("gpu-kit");
-    let prepare = workspace().join("tests/gpu/prepare.sh");
-    quiet(Command::new("bash").arg(prepare).arg(prefix).arg(&kit))?;
-    let json = kit.join(results);
-    let mut measure = Command::new("python3");
-    loud(measure.arg(kit.join(program)).arg("--out").arg(&json))?;
-    Ok(json)
 }

@@ -2,28 +2,13 @@
 //! tests/gpu/bench.py, on a kit that needs no Rust; this file starts it where there is a GPU and draws
 //! what it wrote.
 
-use super::kit;
-use crate::tools::workspace;
+use super::drawn::{Args, measured, numbers, rows, svg, table_head};
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-
-/// Options of `cargo xtask bench gpu`.
-#[derive(clap::Args)]
-pub struct Args {
-    /// The prefix under test
-    #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
-    prefix: PathBuf,
-    /// Measure nothing: draw the results of an earlier tests/gpu/bench.py
-    #[arg(long, value_name = "JSON")]
-    from: Option<PathBuf>,
-    /// Where the tables and plots go
-    #[arg(long, value_name = "DIR", default_value = "docs/performance")]
-    out: PathBuf,
-}
+use std::path::Path;
 
 /// Columns: key in the results, heading.
 const COLUMNS: [(&str, &str); 6] = [
@@ -51,17 +36,9 @@ struct Row {
 
 /// Measures (or reads), and writes `level3.md` and an SVG for each routine.
 pub fn run(args: &Args) -> Result<()> {
-    let json = match &args.from {
-        Some(file) => file.clone(),
-        None => kit(&args.prefix, "bench.py", "level3.json")?,
-    };
-    let text = std::fs::read_to_string(&json)
-        .with_context(|| format!("cannot read {}", json.display()))?;
-    let results: Value = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not what tests/gpu/bench.py writes", json.display()))?;
-    let rows = rows(&results)?;
-    let out = workspace().join(&args.out);
-    std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+    let results = args.results("bench.py", "level3.json")?;
+    let rows = rows(&results, row)?;
+    let out = args.folder()?;
     let mut plots = Vec::new();
     for routine in routines(&rows) {
         let name = format!("{routine}.svg");
@@ -78,28 +55,18 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn rows(results: &Value) -> Result<Vec<Row>> {
-    let list = results["rows"].as_array().context("no rows")?;
-    list.iter()
-        .map(|row| {
-            let text = |key: &str| row[key].as_str().map(str::to_owned);
-            let size = |key: &str| row[key].as_u64();
-            let parsed = || {
-                Some(Row {
-                    routine: text("routine")?,
-                    m: size("m")?,
-                    n: size("n")?,
-                    k: size("k")?,
-                    output: text("output")?,
-                    ms: COLUMNS
-                        .iter()
-                        .filter_map(|(key, _)| Some((*key, row[*key].as_f64()?)))
-                        .collect(),
-                })
-            };
-            parsed().with_context(|| format!("a row lacks a field: {row}"))
-        })
-        .collect()
+/// A row of the results; `None` where it lacks a field.
+fn row(row: &Value) -> Option<Row> {
+    let text = |key: &str| row[key].as_str().map(str::to_owned);
+    let size = |key: &str| row[key].as_u64();
+    Some(Row {
+        routine: text("routine")?,
+        m: size("m")?,
+        n: size("n")?,
+        k: size("k")?,
+        output: text("output")?,
+        ms: numbers(row, COLUMNS.map(|(key, _)| key)),
+    })
 }
 
 /// Routines in their first order of appearance.
@@ -156,10 +123,8 @@ fn plot(file: &Path, routine: &str, rows: &[Row]) -> Result<()> {
     );
     let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-    let area = SVGBackend::new(file, (820, 520)).into_drawing_area();
-    let draw = || -> Result<(), Box<dyn std::error::Error>> {
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
+    svg(file, (820, 520), |area| {
+        let mut chart = ChartBuilder::on(area)
             .caption(
                 format!("{routine}, square, ordinary memory"),
                 ("sans-serif", 20),
@@ -199,40 +164,25 @@ fn plot(file: &Path, routine: &str, rows: &[Row]) -> Result<()> {
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK)
             .draw()?;
-        area.present()?;
         Ok(())
-    };
-    // The error of a drawing back end is not Send; its text is what matters.
-    draw().map_err(|e| anyhow::anyhow!("cannot draw {}: {e}", file.display()))
+    })
 }
 
 fn page(machine: &Value, rows: &[Row], plots: &[(String, String)]) -> String {
-    let text = |key: &str| machine[key].as_str().unwrap_or("not known").to_owned();
     let mut out = format!(
         "# Level-3 BLAS on the GPU, with the copies\n\n\
-         Drawn by `cargo xtask bench gpu`; do not edit. Measured {} on {}, {} with {} CPU threads, by \
-         `tests/gpu/bench.py` in {}. Medians in ms; data in ordinary `malloc` memory; the process is warmed \
-         up. \"touched\" writes into memory that was written before, \"fresh\" into new pages. \"floor\" is the \
+         Drawn by `cargo xtask bench gpu`; do not edit. {} Medians in ms; data in ordinary `malloc` memory; the process is \
+         warmed up. \"touched\" writes into memory that was written before, \"fresh\" into new pages. \"floor\" is the \
          longer of the operands at the pinned rate of {:.1} GB/s and of cuBLAS alone; \"copy, compute, copy\" is \
          a first port with cudaMemcpy whose device memory is allocated before the clock starts. An empty cell \
          was not measured (a peer that would have taken too long).\n\n",
-        text("date"),
-        text("gpu"),
-        text("cpu"),
-        machine["threads"],
-        match machine["runs"].as_u64() {
-            Some(runs) if runs > 1 => format!("{runs} runs"),
-            _ => "one run".to_owned(),
-        },
+        measured(machine, "bench.py"),
         PINNED_BYTES_PER_S / 1e9,
     );
-    out.push_str("| call | m x n x k | output |");
-    for (_, heading) in COLUMNS {
-        let _ = write!(out, " {heading} |");
-    }
-    out.push_str(" floor | ours over floor | best peer over ours |\n|---|---|---|");
-    out.push_str(&"---|".repeat(COLUMNS.len() + 3));
-    out.push('\n');
+    let columns = COLUMNS.map(|(_, heading)| heading);
+    let ratios = ["floor", "ours over floor", "best peer over ours"];
+    let headings = ["call", "m x n x k", "output"].into_iter().chain(columns);
+    out.push_str(&table_head(headings.chain(ratios)));
     for row in rows {
         let _ = write!(
             out,
@@ -282,7 +232,7 @@ mod tests {
                  "ours_ms": 2.0, "nvblas_ms": 8.0, "cpu_ms": 5.0, "kernel_ms": 0.1}]}"#,
         )
         .expect("JSON");
-        let rows = rows(&results).expect("rows");
+        let rows = rows(&results, row).expect("rows");
         // 2 x 8 MiB at 55.4 GB/s are 0.303 ms, longer than the kernel.
         assert!((rows[0].floor_ms().expect("a floor") - 0.3028).abs() < 1e-3);
         let page = page(&results["machine"], &rows, &[]);
@@ -295,7 +245,7 @@ mod tests {
     #[test]
     fn a_row_without_a_size_is_named() {
         let results = serde_json::json!({"rows": [{"routine": "dgemm"}]});
-        let error = rows(&results).err().expect("refused").to_string();
+        let error = rows(&results, row).err().expect("refused").to_string();
         assert!(error.contains("lacks a field"), "{error}");
     }
 }

@@ -1,28 +1,13 @@
 //! Tables and plots of LAPACK's drivers on a machine with a GPU, beside the wheel's library and cuSOLVER. The measuring
 //! is tests/gpu/lapack.py, on a kit that needs no Rust; this file starts it where there is a GPU and draws what it wrote.
 
-use super::kit;
-use crate::tools::workspace;
+use super::drawn::{Args, measured, numbers, rows, svg, table_head};
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-
-/// Options of `cargo xtask bench lapack`.
-#[derive(clap::Args)]
-pub struct Args {
-    /// The prefix under test
-    #[arg(long, value_name = "DIR", default_value = "dist/prefix")]
-    prefix: PathBuf,
-    /// Measure nothing: draw the results of an earlier tests/gpu/lapack.py
-    #[arg(long, value_name = "JSON")]
-    from: Option<PathBuf>,
-    /// Where the tables and plots go
-    #[arg(long, value_name = "DIR", default_value = "docs/performance")]
-    out: PathBuf,
-}
+use std::path::Path;
 
 /// Columns: key in the results, heading.
 const COLUMNS: [(&str, &str); 5] = [
@@ -82,17 +67,10 @@ impl Row {
 
 /// Measures (or reads), and writes `lapack-times.md` and an SVG for each size.
 pub fn run(args: &Args) -> Result<()> {
-    let json = match &args.from {
-        Some(file) => file.clone(),
-        None => kit(&args.prefix, "lapack.py", "lapack.json")?,
-    };
-    let text = std::fs::read_to_string(&json)
-        .with_context(|| format!("cannot read {}", json.display()))?;
-    let results: Value = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not what tests/gpu/lapack.py writes", json.display()))?;
-    let rows = rows(&results)?;
-    let out = workspace().join(&args.out);
-    std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+    let results = args.results("lapack.py", "lapack.json")?;
+    let rows = rows(&results, row)?;
+    ensure!(!rows.is_empty(), "no rows");
+    let out = args.folder()?;
     let mut plots = Vec::new();
     for n in rows.iter().map(|row| row.n).collect::<BTreeSet<_>>() {
         let name = format!("lapack-{n}.svg");
@@ -106,30 +84,19 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn rows(results: &Value) -> Result<Vec<Row>> {
-    let list = results["rows"].as_array().context("no rows")?;
-    ensure!(!list.is_empty(), "no rows");
-    list.iter()
-        .map(|row| {
-            let parsed = || {
-                let all = COLUMNS.iter().chain(&BY_QR);
-                let judged = JUDGED.iter().map(|(key, _)| *key);
-                Some(Row {
-                    routine: row["routine"].as_str()?.to_owned(),
-                    kind: row["kind"].as_str()?.to_owned(),
-                    n: row["n"].as_u64()?,
-                    ms: all
-                        .filter_map(|(key, _)| Some((*key, row[*key].as_f64()?)))
-                        .collect(),
-                    accuracy: judged
-                        .chain(["cpu_accuracy", "naive_qr_accuracy"])
-                        .filter_map(|key| Some((key, figures(&row[key])?)))
-                        .collect(),
-                })
-            };
-            parsed().with_context(|| format!("a row lacks a field: {row}"))
-        })
-        .collect()
+/// A row of the results; `None` where it lacks a field.
+fn row(row: &Value) -> Option<Row> {
+    let judged = JUDGED.iter().map(|(key, _)| *key);
+    let judged = judged.chain(["cpu_accuracy", "naive_qr_accuracy"]);
+    Some(Row {
+        routine: row["routine"].as_str()?.to_owned(),
+        kind: row["kind"].as_str()?.to_owned(),
+        n: row["n"].as_u64()?,
+        ms: numbers(row, COLUMNS.iter().chain(&BY_QR).map(|(key, _)| *key)),
+        accuracy: judged
+            .filter_map(|key| Some((key, figures(&row[key])?)))
+            .collect(),
+    })
 }
 
 /// What was judged, with its figure; NaN where JSON has none.
@@ -153,14 +120,12 @@ fn plot(file: &Path, n: u64, rows: &[Row]) -> Result<()> {
     let (low, high) = (least * 0.7, most * 1.4);
     let groups = i32::try_from(chosen.len())?;
     let height = u32::try_from(100 + 48 * groups)?;
-    let area = SVGBackend::new(file, (980, height)).into_drawing_area();
     let name = |group: &i32| {
         let row = usize::try_from(*group).ok().and_then(|i| chosen.get(i));
         row.map_or_else(String::new, |row| format!("{} {}", row.routine, row.kind))
     };
-    let draw = || -> Result<(), Box<dyn std::error::Error>> {
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
+    svg(file, (980, height), |area| {
+        let mut chart = ChartBuilder::on(area)
             .caption(
                 format!("LAPACK, n = {n}, ordinary memory"),
                 ("sans-serif", 20),
@@ -201,11 +166,8 @@ fn plot(file: &Path, n: u64, rows: &[Row]) -> Result<()> {
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK)
             .draw()?;
-        area.present()?;
         Ok(())
-    };
-    // The error of a drawing back end is not Send; its text is what matters.
-    draw().map_err(|e| anyhow::anyhow!("cannot draw {}: {e}", file.display()))
+    })
 }
 
 /// "residual 0.05, orthogonality 0.4".
@@ -226,35 +188,24 @@ fn rounded(figure: f64) -> String {
 }
 
 fn page(machine: &Value, rows: &[Row], plots: &[(u64, String)]) -> String {
-    let text = |key: &str| machine[key].as_str().unwrap_or("not known").to_owned();
     let mut out = format!(
         "# LAPACK on the GPU, with the copies\n\n\
-         Drawn by `cargo xtask bench lapack`; do not edit. Measured {} on {}, {} with {} CPU threads, by \
-         `tests/gpu/lapack.py` in {}. Best times in ms; data in ordinary `malloc` memory; the process is warmed up. \
-         Graded matrices have singular values from 1 to 1e-14. \"copy, cuSOLVER, copy\" is a first port whose device \
-         memory is allocated before the clock starts; of the SVD it is Xgesvdp, cuSOLVER's fastest. An empty cell was \
-         not measured, or cuSOLVER has no such routine. The last column leaves out peers whose results are wrong (below).\n\n",
-        text("date"),
-        text("gpu"),
-        text("cpu"),
-        machine["threads"],
-        match machine["runs"].as_u64() {
-            Some(runs) if runs > 1 => format!("{runs} runs"),
-            _ => "one run".to_owned(),
-        },
+         Drawn by `cargo xtask bench lapack`; do not edit. {} Best times in ms; data in ordinary `malloc` memory; the \
+         process is warmed up. Graded matrices have singular values from 1 to 1e-14. \"copy, cuSOLVER, copy\" is a first \
+         port whose device memory is allocated before the clock starts; of the SVD it is Xgesvdp, cuSOLVER's fastest. An \
+         empty cell was not measured, or cuSOLVER has no such routine. The last column leaves out peers whose results are \
+         wrong (below).\n\n",
+        measured(machine, "lapack.py"),
     );
     let ms = |row: &Row, key: &str| {
         row.ms
             .get(key)
             .map_or_else(String::new, |ms| format!("{ms:.1}"))
     };
-    out.push_str("| call | n |");
-    for (_, heading) in COLUMNS {
-        let _ = write!(out, " {heading} |");
-    }
-    out.push_str(" best peer over ours |\n|---|---|---|");
-    out.push_str(&"---|".repeat(COLUMNS.len()));
-    out.push('\n');
+    let case = ["call", "n"];
+    let columns = COLUMNS.map(|(_, heading)| heading);
+    let headings = case.into_iter().chain(columns);
+    out.push_str(&table_head(headings.chain(["best peer over ours"])));
     for row in rows {
         let _ = write!(out, "| {} {} | {} |", row.routine, row.kind, row.n);
         for (key, _) in COLUMNS {
@@ -267,14 +218,10 @@ fn page(machine: &Value, rows: &[Row], plots: &[(u64, String)]) -> String {
     out.push_str(
         "\n## How right they are\n\nIn units of n eps, of which LAPACK's own tests accept 30: the residual of the \
          defining identity on a vector, the loss of orthogonality, and the largest error of a singular value that is \
-         known, relative to the largest one.\n\n| call | n |",
+         known, relative to the largest one.\n\n",
     );
-    for (_, heading) in JUDGED {
-        let _ = write!(out, " {heading} |");
-    }
-    out.push_str("\n|---|---|");
-    out.push_str(&"---|".repeat(JUDGED.len()));
-    out.push('\n');
+    let columns = JUDGED.map(|(_, heading)| heading);
+    out.push_str(&table_head(case.into_iter().chain(columns)));
     for row in rows {
         let _ = write!(out, "| {} {} | {} |", row.routine, row.kind, row.n);
         for (key, _) in JUDGED {
@@ -288,11 +235,10 @@ fn page(machine: &Value, rows: &[Row], plots: &[(u64, String)]) -> String {
         .filter(|row| row.ms.contains_key(BY_QR[0].0))
         .collect();
     if !by_qr.is_empty() {
-        out.push_str("\n## The SVD by Xgesvd\n\n| call | n |");
-        for (_, heading) in BY_QR {
-            let _ = write!(out, " {heading} |");
-        }
-        out.push_str(" accuracy |\n|---|---|---|---|---|\n");
+        out.push_str("\n## The SVD by Xgesvd\n\n");
+        let columns = BY_QR.map(|(_, heading)| heading);
+        let headings = case.into_iter().chain(columns);
+        out.push_str(&table_head(headings.chain(["accuracy"])));
         for row in by_qr {
             let _ = write!(out, "| {} {} | {} |", row.routine, row.kind, row.n);
             for (key, _) in BY_QR {
@@ -326,7 +272,7 @@ mod tests {
                 .as_str(),
         )
         .expect("JSON");
-        let rows = rows(&results).expect("rows");
+        let rows = rows(&results, row).expect("rows");
         let page = page(&results["machine"], &rows, &[(2048, "x.svg".to_owned())]);
         for wanted in [
             // Xgesvdp would be nearer, but is wrong; nobody has judged the wheel here.
@@ -342,7 +288,7 @@ mod tests {
     #[test]
     fn a_row_without_a_size_is_named() {
         let results = serde_json::json!({"rows": [{"routine": "dgesdd", "kind": "vectors"}]});
-        let error = rows(&results).err().expect("refused").to_string();
+        let error = rows(&results, row).err().expect("refused").to_string();
         assert!(error.contains("lacks a field"), "{error}");
     }
 }
