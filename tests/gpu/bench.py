@@ -130,12 +130,7 @@ program = os.path.join(HERE, "level3")
 log = os.path.join(scratch, "ours.jsonl")
 forced = dict(GPU_OFFLOAD="force", GPU_OFFLOAD_THRESHOLD="0", GPU_OFFLOAD_LOG="summary", GPU_OFFLOAD_LOG_FILE=log)
 
-try:
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
-except OSError:
-    gpu = "not known"
-cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
-machine = {"gpu": gpu, "cpu": cpu, "threads": options.threads, "date": time.strftime("%Y-%m-%d"), "runs": 1}
+machine = kit.machine(options.threads)
 results = {}
 if options.add:
     with open(options.add) as earlier:

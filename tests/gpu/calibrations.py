@@ -34,12 +34,8 @@ def calibrated(place):
     for number in range(options.runs):
         home = os.path.join(place.scratch, f"calibration-{number}")
         began = time.time()
-        command = [os.path.join(options.prefix, "bin", "gpu-offload"), "calibrate"] + (["--quick"] if options.quick else [])
-        done = subprocess.run(command, env=place.environment(XDG_DATA_HOME=home), capture_output=True, text=True, errors="replace")
-        if done.returncode:
-            sys.exit(f"calibrate: exit status {done.returncode}: {done.stderr[-1000:]}")
+        found.append(place.calibrate(home, options.quick))
         print(f"calibration {number + 1} of {options.runs}: {time.time() - began:.0f} s", flush=True)
-        found.append(os.path.join(home, "gpu-offload", "profile.toml"))
         if options.keep:
             os.makedirs(options.keep, exist_ok=True)
             shutil.copy(found[-1], os.path.join(options.keep, f"profile-{number + 1}.toml"))

@@ -86,6 +86,16 @@ def in_scipy():
     return entry
 
 
+def random_square(precision, n):
+    """A general matrix of numbers from -1/2 to 1/2, the same ones for each n."""
+    random, real = np.random.default_rng(n), REALS[precision]
+    a = np.empty((n, n), DTYPES[precision], order="F")
+    a.real = random.random((n, n), real) - real(0.5)
+    if precision in "cz":
+        a.imag = random.random((n, n), real) - real(0.5)
+    return a
+
+
 class Call:
     """One call of a routine. `given` holds its operands by name (a, b, …; arrays that it overwrites), its option
     letters, and its sizes and scalars where they do not follow from the operands; what is an output alone is made
@@ -215,10 +225,11 @@ class Call:
 
 
 class Log:
-    """The calls that the engine logs as JSON lines (GPU_OFFLOAD_LOG=decisions), from one look to the next."""
+    """The calls that the engine logs as JSON lines (GPU_OFFLOAD_LOG=decisions), from one look to the next, the first one
+    from this position in the file on."""
 
-    def __init__(self, path):
-        self.path, self.at = path, 0
+    def __init__(self, path, at=0):
+        self.path, self.at = path, at
 
     def calls(self):
         if not os.path.exists(self.path):

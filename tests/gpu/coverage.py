@@ -96,11 +96,7 @@ class Operands:
         import calls
 
         if (precision, n) not in self.known:
-            random, real = np.random.default_rng(n), calls.REALS[precision]
-            a = np.empty((n, n), calls.DTYPES[precision], order="F")
-            a.real = random.random((n, n), real) - real(0.5)
-            if precision in "cz":
-                a.imag = random.random((n, n), real) - real(0.5)
+            a = calls.random_square(precision, n)
             a[np.diag_indices(n)] = 2 * n
             self.known[precision, n] = a
         return self.known[precision, n]
@@ -208,11 +204,7 @@ def measure():
             print(f"{mode}: {len(lines)} of {len(jobs())} calls, exit status {done.returncode}, {time.time() - started:.0f} s", flush=True)
             if done.returncode:
                 sys.exit(1)
-    try:
-        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
-    except OSError:
-        gpu = "the simulated CUDA" if options.sim else "not known"
-    return {"machine": {"gpu": gpu, "threads": options.threads, "date": time.strftime("%Y-%m-%d")}, "n": options.n, "calls": found}
+    return {"machine": kit.machine(options.threads, bool(options.sim)), "n": options.n, "calls": found}
 
 
 def reason(call):

@@ -2,7 +2,9 @@
 NVBLAS is."""
 import glob
 import os
+import subprocess
 import sys
+import time
 
 KINDS = ("passed", "failed", "skipped")
 
@@ -61,6 +63,14 @@ class Place:
         env.update({k: str(v) for k, v in extra.items()})
         return env
 
+    def calibrate(self, home, quick=False):
+        """The profile of a calibration, kept in `home` as XDG_DATA_HOME; ends this program if there is none."""
+        tool = os.path.join(os.path.dirname(self.lib), "bin", "gpu-offload")
+        done = subprocess.run([tool, "calibrate"] + ["--quick"] * quick, env=self.environment(XDG_DATA_HOME=home), capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            sys.exit(f"calibrate: exit status {done.returncode}: {done.stderr[-1000:]}")
+        return os.path.join(home, "gpu-offload", "profile.toml")
+
     def nvblas(self, autopin):
         """The environment that puts the peer in front, or None where it is not. Preloading is NVBLAS's own
         way; ours never does that."""
@@ -81,6 +91,17 @@ NO_GPU = "no NVIDIA device (/dev/nvidiactl)"
 
 def gpu_present():
     return os.path.exists("/dev/nvidiactl")
+
+
+def machine(threads, simulated=False):
+    """What a page of measurements says of this machine, and that they are of one run."""
+    try:
+        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    except OSError:
+        gpu = "the simulated CUDA" if simulated else "not known"
+    with open("/proc/cpuinfo") as lines:
+        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    return {"gpu": gpu, "cpu": cpu, "threads": threads, "date": time.strftime("%Y-%m-%d"), "runs": 1}
 
 
 def find_library(pattern, first=()):

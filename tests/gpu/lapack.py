@@ -98,13 +98,7 @@ class Data:
         if what == "graded":
             return np.load(os.path.join(os.environ["LAPACK_GRADED"], f"{n}.npy"))
         if what == "general":
-            random = np.random.default_rng(n)
-            real = calls.REALS[precision]
-            a = np.empty((n, n), calls.DTYPES[precision], order="F")
-            a.real = random.random((n, n), real) - real(0.5)
-            if precision in "cz":
-                a.imag = random.random((n, n), real) - real(0.5)
-            return a
+            return calls.random_square(precision, n)
         general = self.get(n, "general", precision)
         a = np.asfortranarray(general + general.conj().T)
         if what == "positive":
@@ -393,16 +387,6 @@ class Column:
             self.process = None
 
 
-def machine():
-    try:
-        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
-    except OSError:
-        gpu = "not known"
-    with open("/proc/cpuinfo") as lines:
-        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-    return {"gpu": gpu, "cpu": cpu, "threads": options.threads, "date": time.strftime("%Y-%m-%d"), "runs": 1}
-
-
 def earlier(own):
     """Rows of --add by their keys."""
     with open(options.add) as file:
@@ -429,7 +413,7 @@ def put(row, column, answer):
 
 
 def main():
-    own, wrong = machine(), []
+    own, wrong = kit.machine(options.threads), []
     results = earlier(own) if options.add else {}
     with tempfile.TemporaryDirectory(prefix="gpu-offload-") as scratch:
         place = kit.Place(options.prefix, scratch, options.threads, [options.sim] if options.sim else [])

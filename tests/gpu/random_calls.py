@@ -56,14 +56,6 @@ FAMILIES = LEVEL3 + FACTORISATIONS + SPECTRAL
 ONLY_COMPLEX = ("hemm", "herk", "her2k")
 
 
-def routine(family, precision):
-    if precision in "cz":
-        if family.startswith(("syev", "sygv")):
-            return precision + "he" + family[2:]
-        return precision + family.replace("orgqr", "ungqr").replace("ormqr", "unmqr")
-    return precision + family
-
-
 def guessed_s(family, precision, m, n, k):
     """What a CPU of 16 cores takes, roughly."""
     least = min(m, n)
@@ -118,184 +110,125 @@ class Data:
         self.real = np.float32 if precision in "sc" else np.float64
         self.dtype = (np.complex64 if precision == "c" else np.complex128) if self.complex else self.real
 
-    def matrix(self, rows, cols, diagonal=0.0):
-        count = rows * cols * (2 if self.complex else 1)
+    def numbers(self, count):
+        count *= 2 if self.complex else 1
         at = self.chance.randrange(len(self.pool) - count)
-        x = self.pool[at : at + count].astype(self.real).view(self.dtype)
+        return self.pool[at : at + count].astype(self.real).view(self.dtype)
+
+    def matrix(self, rows, cols, diagonal=0.0):
+        x = self.numbers(rows * cols).reshape((rows, cols), order="F")
         if diagonal:
-            x[:: rows + 1] = diagonal
+            self.np.fill_diagonal(x, diagonal)
         return x
 
-    def empty(self, count):
-        return self.np.zeros(max(1, count), self.dtype)
 
-    def reals(self, count):
-        return self.np.zeros(max(1, count), self.real)
-
-    def ints(self, count, value=0):
-        return self.np.full(max(1, count), value, self.np.int32)
-
-
-WORK, LWORK, RWORK, LRWORK, IWORK, LIWORK = "work", "lwork", "rwork", "lrwork", "iwork", "liwork"
-LENGTHS = {LWORK: WORK, LRWORK: RWORK, LIWORK: IWORK}
-
-
-class Place(str):
-    """A workspace or its length in a list of arguments."""
-
-
-def arguments_of(family, d, m, n, k):
-    """The arguments after info's predecessor: letters, sizes, scalars, arrays, places of workspaces."""
+def level3_arguments(family, d, m, n, k):
+    """Letters, sizes, scalars and arrays of a call of level 3."""
     pick = d.chance.choice
     adjoint = "C" if d.complex else "T"
-    uplo, trans, side, diag = pick("UL"), pick(["N", adjoint]), pick("LR"), pick("NU")
-    work = [Place(WORK), Place(LWORK)]
-    rwork = [Place(RWORK)] if d.complex else []
-    rlwork = [Place(RWORK), Place(LRWORK)] if d.complex else []
-    iwork = [Place(IWORK), Place(LIWORK)]
-    least, info = min(m, n), d.ints(1)
+    uplo, trans, side = pick("UL"), pick(["N", adjoint]), pick("LR")
     of_side = m if side == "L" else n
     one, beta = 1.0, pick([0.0, 1.0])
-    spd = lambda: d.matrix(n, n, 4.0 * n)
     if family == "gemm":
         ta, tb = pick(["N", adjoint]), pick(["N", adjoint])
         lda, ldb = (m if ta == "N" else k), (k if tb == "N" else n)
-        return [ta, tb, m, n, k, one, d.matrix(m, k), lda, d.matrix(k, n), ldb, beta, d.matrix(m, n), m]
+        return [ta, tb, m, n, k, one, d.numbers(m * k), lda, d.numbers(k * n), ldb, beta, d.numbers(m * n), m]
     if family == "gemmtr":
         ta, tb = pick(["N", adjoint]), pick(["N", adjoint])
         lda, ldb = (n if ta == "N" else k), (k if tb == "N" else n)
-        return [uplo, ta, tb, n, k, one, d.matrix(n, k), lda, d.matrix(k, n), ldb, beta, d.matrix(n, n), n]
+        return [uplo, ta, tb, n, k, one, d.numbers(n * k), lda, d.numbers(k * n), ldb, beta, d.numbers(n * n), n]
     if family in ("symm", "hemm"):
-        return [side, uplo, m, n, one, d.matrix(of_side, of_side), of_side, d.matrix(m, n), m, beta, d.matrix(m, n), m]
+        return [side, uplo, m, n, one, d.numbers(of_side * of_side), of_side, d.numbers(m * n), m, beta, d.numbers(m * n), m]
     if family in ("syrk", "herk", "syr2k", "her2k"):
         turn = {"syrk": "T", "syr2k": "T"}.get(family, "C")
         trans = pick(["N", turn])
         ld = n if trans == "N" else k
         alpha = Real(one) if family == "herk" else one
         beta = Real(beta) if family in ("herk", "her2k") else beta
-        second = [d.matrix(n, k), ld] if family in ("syr2k", "her2k") else []
-        return [uplo, trans, n, k, alpha, d.matrix(n, k), ld, *second, beta, d.matrix(n, n), n]
-    if family in ("trmm", "trsm"):
-        a = d.matrix(of_side, of_side, 4.0 * of_side)
-        return [side, uplo, trans, "N", m, n, one, a, of_side, d.matrix(m, n), m]
-    if family == "getrf":
-        return [m, n, d.matrix(m, n), m, d.ints(least), info]
+        second = [d.numbers(n * k), ld] if family in ("syr2k", "her2k") else []
+        return [uplo, trans, n, k, alpha, d.numbers(n * k), ld, *second, beta, d.numbers(n * n), n]
+    # trmm, trsm
+    a = d.matrix(of_side, of_side, 4.0 * of_side)
+    return [side, uplo, trans, "N", m, n, one, a, of_side, d.numbers(m * n), m]
+
+
+def level3_call(library, name, args, d):
+    """A function that makes the call, and returns no error."""
+    np = d.np
+    function, words, hidden, kept = library[name + "_"], [], [], []
+    function.restype = None
+    for a in args:
+        if isinstance(a, str):
+            words.append(ctypes.c_char_p(a.encode()))
+            hidden.append(ctypes.c_size_t(1))
+            continue
+        if isinstance(a, int):
+            a = np.array([a], np.int32)
+        elif isinstance(a, Real):
+            a = np.array([float(a)], d.real)
+        elif isinstance(a, float):
+            a = np.array([a], d.dtype)
+        kept.append(a)
+        words.append(ctypes.c_void_p(a.ctypes.data))
+
+    def run():
+        function(*words, *hidden)
+        return 0
+
+    # Their addresses are all that the words hold.
+    run.kept = kept
+    return run
+
+
+def lapack_operands(family, d, m, n, k):
+    """What a call of LAPACK is given, by calls.py's names: letters, sizes and arrays that are read."""
+    pick, np = d.chance.choice, d.np
+    adjoint = "C" if d.complex else "T"
+    given = dict(uplo=pick("UL"), trans=pick(["N", adjoint]), side="L", diag="N")
+    if family in ("getrs", "potrf", "potri", "potrs", "posv", "lauum", "trtri", "trtrs"):
+        given["a"] = d.matrix(n, n, 4.0 * n)
+    elif family in ("gesv", "getrf", "geqrf", "gelqf", "orgqr", "ormqr", "gels", "gelsd", "gelss"):
+        given["a"] = d.matrix(m, n)
+    else:
+        given |= dict(jobz=pick("NV"), range="A", jobvl="N")
+        given["jobvr"] = given["jobz"]
+        if family in ("gesdd", "gesvd"):
+            given["jobz"] = given["jobu"] = given["jobvt"] = pick("NS")
+        given["a"] = d.matrix(m, n)
+    if family in ("getrs", "gesv", "potrs", "posv", "trtrs", "gels", "gelsd", "gelss"):
+        given["b"] = d.matrix(m if family.startswith("gels") else n, k)
+    if family == "sygvd":
+        given["b"] = d.matrix(n, n, 4.0 * n)
     if family == "getrs":
-        pivots = d.np.arange(1, n + 1, dtype=d.np.int32)
-        return [trans, n, k, spd(), n, pivots, d.matrix(n, k), n, info]
-    if family == "gesv":
-        return [n, k, d.matrix(n, n), n, d.ints(n), d.matrix(n, k), n, info]
-    if family in ("potrf", "potri", "lauum"):
-        return [uplo, n, spd(), n, info]
-    if family in ("potrs", "posv"):
-        return [uplo, n, k, spd(), n, d.matrix(n, k), n, info]
-    if family == "trtri":
-        return [uplo, "N", n, spd(), n, info]
-    if family == "trtrs":
-        return [uplo, trans, "N", n, k, spd(), n, d.matrix(n, k), n, info]
-    if family in ("geqrf", "gelqf"):
-        return [m, n, d.matrix(m, n), m, d.empty(least), *work, info]
+        given["ipiv"] = np.arange(1, n + 1, dtype=np.int32)
     if family in ("orgqr", "ormqr"):
         # Small reflectors, so that the products stay bounded.
-        a, tau = d.matrix(m, n), d.empty(n)
-        a *= 0.1 / math.sqrt(m)
-        tau[:] = 1.0
-        if family == "orgqr":
-            return [m, n, min(k, n), a, m, tau, *work, info]
+        given["a"] *= 0.1 / math.sqrt(m)
+        given |= dict(k=min(k, n), tau=np.ones(n, d.dtype))
+    if family == "ormqr":
         cols = d.chance.randrange(1, n + 1)
-        return ["L", trans, m, cols, n, a, m, tau, d.matrix(m, cols), m, *work, info]
-    if family == "gels":
-        return [trans, m, n, k, d.matrix(m, n), m, d.matrix(m, k), m, *work, info]
-    if family in ("gelsd", "gelss"):
-        extra = (rwork + [Place(IWORK)]) if family == "gelsd" else ([d.reals(5 * least)] if d.complex else [])
-        return [m, n, k, d.matrix(m, n), m, d.matrix(m, k), m, d.reals(least), Real(-1.0), d.ints(1), *work, *extra, info]
-    job = pick("NV")
-    if family == "syev":
-        return [job, uplo, n, d.matrix(n, n), n, d.reals(n), *work, *([d.reals(3 * n)] if d.complex else []), info]
-    if family == "syevd":
-        return [job, uplo, n, d.matrix(n, n), n, d.reals(n), *work, *rlwork, *iwork, info]
-    if family == "sygvd":
-        return [1, job, uplo, n, d.matrix(n, n), n, spd(), n, d.reals(n), *work, *rlwork, *iwork, info]
-    if family == "syevr":
-        window = [Real(0.0), Real(0.0), 1, n, Real(0.0), d.ints(1), d.reals(n), d.empty(n * n), n, d.ints(2 * n)]
-        return [job, "A", uplo, n, d.matrix(n, n), n, *window, *work, *rlwork, *iwork, info]
-    if family in ("gesdd", "gesvd"):
-        job = pick("NS")
-        jobs = [job] if family == "gesdd" else [job, job]
-        vectors = [d.empty(m * least), m, d.empty(least * n), least]
-        if family == "gesdd":
-            extra = rwork_of_gesdd(d, job, m, n) + [d.ints(8 * least)]
-        else:
-            extra = [d.reals(5 * least)] if d.complex else []
-        return [*jobs, m, n, d.matrix(m, n), m, d.reals(least), *vectors, *work, *extra, info]
-    values = [d.empty(n)] if d.complex else [d.reals(n), d.reals(n)]
-    extra = [d.reals(2 * n)] if d.complex else []
-    return ["N", job, n, d.matrix(n, n), n, *values, d.empty(1), 1, d.empty(n * n), n, *work, *extra, info]
-
-
-def rwork_of_gesdd(d, job, m, n):
-    """LAPACK 3.12's formula; the query does not tell it."""
-    if not d.complex:
-        return []
-    least, most = min(m, n), max(m, n)
-    return [d.reals(max(5 * least * least + 5 * least, 2 * most * least + 2 * least * least + least) if job == "S" else 7 * least)]
-
-
-def made(library, name, args, d):
-    """A function without arguments that makes the call, and info's array; workspaces as the routine asks for."""
-    np = d.np
-    function = library[name + "_"]
-    function.restype = None
-    types = {WORK: d.dtype, RWORK: d.real, IWORK: np.int32}
-    spaces = {place: np.zeros(1, types[place]) for place in types}
-    lengths = dict.fromkeys(LENGTHS, -1)
-
-    def encoded():
-        out, hidden, kept = [], [], []
-        for a in args:
-            if isinstance(a, Place):
-                a = spaces[a] if a in spaces else lengths[a]
-            if isinstance(a, str):
-                a = ctypes.c_char_p(a.encode())
-                hidden.append(ctypes.c_size_t(1))
-                out.append(a)
-                continue
-            if isinstance(a, int):
-                a = np.array([a], np.int32)
-            elif isinstance(a, Real):
-                a = np.array([float(a)], d.real)
-            elif isinstance(a, float):
-                a = np.array([a], d.dtype)
-            kept.append(a)
-            out.append(ctypes.c_void_p(a.ctypes.data))
-        return out + hidden, kept
-
-    if any(isinstance(a, Place) for a in args):
-        words, kept = encoded()
-        function(*words)
-        for length, place in LENGTHS.items():
-            count = max(1, int(spaces[place][0].real))
-            spaces[place], lengths[length] = np.zeros(count, types[place]), count
-        args[-1][0] = 0
-    words, kept = encoded()
-    return (lambda: function(*words)), kept, args[-1]
+        given |= dict(m=m, n=cols, k=n, c=d.matrix(m, cols))
+    return given
 
 
 def child():
     import numpy as np
 
+    import calls
+
     pool = np.random.default_rng(options.seed).standard_normal(POOL)
-    library = ctypes.CDLL("liblapack.so.3", mode=ctypes.RTLD_GLOBAL)
+    entry = calls.in_library("liblapack.so.3")
     blas = ctypes.CDLL("libblas.so.3", mode=ctypes.RTLD_GLOBAL)
 
     def run(family, precision, m, n, k, seed):
         d = Data(np, pool, precision, seed)
-        args = arguments_of(family, d, m, n, k)
-        call, kept, last = made(blas if family in LEVEL3 else library, routine(family, precision), args, d)
+        if family in LEVEL3:
+            call = level3_call(blas, kit.routine(family, precision), level3_arguments(family, d, m, n, k), d)
+        else:
+            call = calls.Call(entry, family, precision, **lapack_operands(family, d, m, n, k)).run
         began = time.perf_counter()
-        call()
-        seconds = time.perf_counter() - began
-        return seconds, 0 if family in LEVEL3 else int(last[0])
+        info = call()
+        return time.perf_counter() - began, info
 
     # The GPU starts, and loads what LAPACK needs; then each routine once. None of this counts.
     large = min(options.most, 3000)
@@ -319,6 +252,8 @@ def child():
 
 def process(place, mode, name, number, data_home):
     """One process: seconds and info of each call, and the records of its log."""
+    import calls
+
     log = os.path.join(place.scratch, f"{name}-{number}.jsonl")
     state = os.path.join(place.scratch, f"state-{name}-{number}")
     variables = dict(GPU_OFFLOAD=mode, GPU_OFFLOAD_LEVEL=options.level, XDG_DATA_HOME=data_home, XDG_STATE_HOME=state, GPU_OFFLOAD_LOG="decisions", GPU_OFFLOAD_LOG_FILE=log)
@@ -333,12 +268,7 @@ def process(place, mode, name, number, data_home):
         sys.exit(f"{name}: exit status {done.returncode} after {len(lines)} lines: {done.stderr[-1500:]}")
     start = next(i for i, line in enumerate(lines) if line.startswith("begins"))
     position = int(lines[start].split()[1])
-    records = []
-    if os.path.exists(log):
-        with open(log) as entries:
-            entries.seek(position)
-            records = [entry for entry in map(json.loads, entries) if entry.get("event") == "call"]
-    return [json.loads(line) for line in lines[start + 1 : -1]], records
+    return [json.loads(line) for line in lines[start + 1 : -1]], calls.Log(log, position).calls()
 
 
 def matched(calls, records):
@@ -346,7 +276,7 @@ def matched(calls, records):
     others, whose records come before its own or without it."""
     at, own = 0, []
     for family, precision, *_ in calls:
-        wanted, found = routine(family, precision), None
+        wanted, found = kit.routine(family, precision), None
         for i in range(at, min(at + 400, len(records))):
             if records[i]["routine"] == wanted:
                 found = i
@@ -372,10 +302,7 @@ def parent():
         with open(options.profile) as source, open(profile, "w") as target:
             target.write(source.read())
     else:
-        command = [os.path.join(options.prefix, "bin", "gpu-offload"), "calibrate"] + (["--quick"] if options.quick else [])
-        done = subprocess.run(command, env=place.environment(XDG_DATA_HOME=homes["calibrated"]), capture_output=True, text=True, errors="replace")
-        if done.returncode:
-            sys.exit(f"calibrate: exit status {done.returncode}: {done.stderr[-1000:]}")
+        place.calibrate(homes["calibrated"], options.quick)
         print(f"calibrated in {time.time() - began:.0f} s", flush=True)
     kinds = {"cpu": ("off", "calibrated"), "gpu": ("force", "calibrated"), "calibrated": ("auto", "calibrated"), "uncalibrated": ("auto", "uncalibrated")}
     calls = drawn()
@@ -429,7 +356,7 @@ def report(calls, seconds, infos, records):
             family, precision, m, n, k, _ = calls[i]
             r = own[i]
             shown = f"{r['predicted_cpu_s'] * 1e3:.2f}, {r['predicted_gpu_s'] * 1e3:.2f} | {r['route']}, {r['reason']}" if r else "| below the threshold"
-            text.append(f"| {routine(family, precision)} {m} {n} {k} | {seconds['cpu'][i] * 1e3:.2f} | {seconds['gpu'][i] * 1e3:.2f} | {seconds[kind][i] * 1e3:.2f} | {shown} |")
+            text.append(f"| {kit.routine(family, precision)} {m} {n} {k} | {seconds['cpu'][i] * 1e3:.2f} | {seconds['gpu'][i] * 1e3:.2f} | {seconds[kind][i] * 1e3:.2f} | {shown} |")
         text += ["", f"## Errors of the predictions, in per cent of the measured time: {names[kind]}", ""]
         text += ["With what was learnt until then, of the calls that reach the engine.", "", "| family | calls | CPU median | 90 % below | GPU median | 90 % below |", "|---|---|---|---|---|---|"]
         for family in FAMILIES:
@@ -448,7 +375,7 @@ def report(calls, seconds, infos, records):
         with open(options.markdown, "w") as out:
             out.write(text)
     if options.out:
-        every = [dict(routine=routine(f, p), m=m, n=n, k=k, **{kind: seconds[kind][i] for kind in seconds}) for i, (f, p, m, n, k, _) in enumerate(calls)]
+        every = [dict(routine=kit.routine(f, p), m=m, n=n, k=k, **{kind: seconds[kind][i] for kind in seconds}) for i, (f, p, m, n, k, _) in enumerate(calls)]
         with open(options.out, "w") as out:
             json.dump({"over_better_side_percent": losses, "errors_percent": found, "calls": every}, out, indent=1)
     return rows
