@@ -72,9 +72,24 @@ pub fn numbers(bytes: &[u8], precision: Precision) -> impl Iterator<Item = Numbe
         })
 }
 
+/// The absolute value, without overflow inside. Not `norm` of the number itself: that is libm's hypot, whose newest
+/// version would tie the library to glibc 2.35.
+pub fn size(x: Number) -> f64 {
+    // Which of two numbers is larger hides that one of them is none.
+    if x.is_nan() {
+        return f64::NAN;
+    }
+    let large = x.re.abs().max(x.im.abs());
+    if large == 0.0 || large.is_infinite() {
+        return large;
+    }
+    let (re, im) = (x.re / large, x.im / large);
+    large * (re * re + im * im).sqrt()
+}
+
 /// The sum of the absolute values.
 pub fn norm(x: &[Number]) -> f64 {
-    x.iter().map(|x| x.norm()).sum()
+    x.iter().map(|x| size(*x)).sum()
 }
 
 /// a - b.
@@ -180,7 +195,7 @@ impl<'a> Dense<'a> {
     /// The largest sum of absolute values in a column, or with `op` in a row.
     pub fn norm(&self, op: Op) -> f64 {
         let mut sums = vec![0.0; if op == Op::N { self.cols } else { self.rows }];
-        self.each(|i, j, value| sums[if op == Op::N { j } else { i }] += value.norm());
+        self.each(|i, j, value| sums[if op == Op::N { j } else { i }] += size(value));
         sums.into_iter().fold(0.0, largest)
     }
 

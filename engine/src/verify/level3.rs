@@ -1,6 +1,6 @@
 //! A level-3 result on both sides, element by element; of trsm the residuals.
 
-use super::dense::{Dense, Number, Op, Part, largest, less, norm, probe};
+use super::dense::{Dense, Number, Op, Part, largest, less, norm, probe, size};
 use super::measures::ratio;
 use call::{Level3Call, MatRef};
 use routines::{Diag, Op as Family, Side, Trans};
@@ -87,10 +87,10 @@ pub fn elements(
     let dense = |view| Dense::new(view, call.precision);
     let old = before.map(dense);
     let terms = terms(call, old.filter(|_| call.op == Family::Trmm));
-    let alpha = call.alpha.re.hypot(call.alpha.im);
+    let alpha = size(Number::new(call.alpha.re, call.alpha.im));
     let beta = match call.op {
         Family::Trmm => 0.0,
-        _ => call.beta.re.hypot(call.beta.im),
+        _ => size(Number::new(call.beta.re, call.beta.im)),
     };
     let part = match call.result_triangle() {
         Some(uplo) => Part::Triangle { uplo, unit: false },
@@ -101,10 +101,10 @@ pub fn elements(
     dense(cpu).part(part).each(|i, j, cpu| {
         let product: f64 = terms.iter().map(|t| t.rows[i] * t.cols[j]).sum();
         let kept = match old {
-            Some(old) if beta != 0.0 => beta * old.at(i, j).norm(),
+            Some(old) if beta != 0.0 => beta * size(old.at(i, j)),
             _ => 0.0,
         };
-        let error = (gpu.at(i, j) - cpu).norm();
+        let error = size(gpu.at(i, j) - cpu);
         worst = largest(worst, ratio(error, (alpha * product + kept) * root * eps));
     });
     worst
@@ -121,10 +121,10 @@ pub fn solution(call: &Level3Call<'_>, before: MatRef<'_>, x: MatRef<'_>, eps: f
         Side::L => a.times(op_a, &x.times(Op::N, &y)),
         Side::R => x.times(Op::N, &a.times(op_a, &y)),
     };
-    let size = match call.side {
+    let scale = match call.side {
         Side::L => a.norm(op_a) * x.norm(Op::N),
         Side::R => x.norm(Op::N) * a.norm(op_a),
     };
     let n = (call.m.max(call.n) as f64).sqrt();
-    ratio(norm(&less(&left, &right)), size * norm(&y) * n * eps)
+    ratio(norm(&less(&left, &right)), scale * norm(&y) * n * eps)
 }

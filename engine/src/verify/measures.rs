@@ -4,7 +4,7 @@
 //! tests accept ratios of the whole error up to [`ACCEPTED`].
 
 use super::dense::{
-    Dense, Number, Op, Part, Reflectors, ZERO, interchange, largest, less, norm, probe,
+    Dense, Number, Op, Part, Reflectors, ZERO, interchange, largest, less, norm, probe, size,
 };
 use super::{Counts, State};
 use routines::{Options, Uplo};
@@ -562,11 +562,11 @@ pub fn values(
         return Some(("values", f64::MAX));
     }
     let (gpu, cpu) = (found(gpu, name), found(cpu, name));
-    let mut size = cpu.iter().map(|x| x.norm()).fold(0.0, largest);
+    let mut scale = cpu.iter().map(|x| size(*x)).fold(0.0, largest);
     if matches!(range, b'V' | b'I') {
         // A small one has the error of all of them.
         let a = before.matrix("a")?.part(facts.mirrored());
-        size = largest(size, a.norm(Op::N));
+        scale = largest(scale, a.norm(Op::N));
     }
     let ends = match (range, facts.options.real("vl"), facts.options.real("vu")) {
         (b'V', Some(low), Some(high)) => Some((low, high)),
@@ -574,7 +574,7 @@ pub fn values(
     };
     let most = apart(&gpu, &cpu, ends);
     let n = facts.counts.m.max(facts.counts.n).max(1) as f64;
-    Some(("values", ratio(most, size * n.sqrt() * facts.eps)))
+    Some(("values", ratio(most, scale * n.sqrt() * facts.eps)))
 }
 
 /// The largest difference of ascending values; infinity if one side has more of them. Of those in an interval one side
@@ -591,9 +591,9 @@ pub fn apart(x: &[Number], y: &[Number], ends: Option<(f64, f64)>) -> f64 {
     let with_first = |first: usize| {
         let (below, rest) = long.split_at(first);
         let (inside, above) = rest.split_at(short.len());
-        let pairs = &mut inside.iter().zip(short).map(|(x, y)| (x - y).norm());
-        let below = &mut below.iter().map(|x| (x - low).norm());
-        let above = &mut above.iter().map(|x| (x - high).norm());
+        let pairs = &mut inside.iter().zip(short).map(|(x, y)| size(x - y));
+        let below = &mut below.iter().map(|x| size(x - low));
+        let above = &mut above.iter().map(|x| size(x - high));
         largest(largest(most(pairs), most(below)), most(above))
     };
     (0..=more).map(with_first).fold(f64::INFINITY, |least, x| {

@@ -3,7 +3,7 @@
 //!
 //! Unsafe lives here because LAPACK is foreign code.
 
-use super::dense::{Dense, Number};
+use super::dense::{self, Dense, Number};
 use super::measures::apart;
 use super::{Copies, Copy, Finding, Measure, OUTSIDE, RESULT};
 use crate::decode::{decode, decode_lapack};
@@ -341,6 +341,20 @@ fn vectors_of_an_interval_are_not_read_before_they_are_there() {
             let a = copies.matrices[0].as_ref().expect("a");
             assert_ne!(a.device[0..8], [OUTSIDE; 8]);
         }
+    }
+}
+
+#[test]
+fn the_size_of_a_number_is_its_absolute_value() {
+    let size = |re: f64, im: f64| dense::size(Number::new(re, im));
+    for (re, im) in [(3.0, -4.0), (-4e300, 3e300), (3e-300, 4e-300), (0.0, -7.0)] {
+        let wanted = f64::hypot(re, im);
+        assert!((size(re, im) - wanted).abs() <= 4.0 * f64::EPSILON * wanted);
+    }
+    assert_eq!(size(0.0, 0.0), 0.0);
+    assert_eq!(size(f64::NEG_INFINITY, 1.0), f64::INFINITY);
+    for (re, im) in [(f64::NAN, 0.0), (0.0, f64::NAN), (1.0, f64::NAN)] {
+        assert!(size(re, im).is_nan(), "{re} {im}");
     }
 }
 
