@@ -483,6 +483,109 @@ fn c_callers_without_string_lengths_keep_their_stack() {
 }
 
 #[test]
+fn names_that_openblas_lacks_compute_what_they_say() {
+    let dir = scratch!("helpers");
+    let exe = compile_with(&dir, "helpers.c", &ours(), &[]);
+    Program::new(exe, &ours())
+        .run()
+        .expect_right("helpers.c")
+        .expect_silent_success("helpers.c");
+}
+
+/// The headers of the prefix, and LAPACKE on our liblapack: its calls pass the door as others do.
+#[test]
+fn lapacke_of_the_prefix_calls_our_lapack() {
+    let dir = scratch!("lapacke");
+    let include = format!("-I{}", cases::prefix().join("include").display());
+    let exe = compile_with(
+        &dir,
+        "lapacke.c",
+        &ours(),
+        &[&include, "-l:liblapacke.so.3"],
+    );
+    let run = |program: Program| {
+        let got = program
+            .run()
+            .expect_right("lapacke.c")
+            .expect_success("lapacke.c");
+        // The default xerbla_ writes the two reports of an illegal n.
+        let said = format!("{}{}", got.stdout, got.stderr);
+        assert_eq!(said.matches("DGETRF").count(), 2, "{said}");
+        assert_eq!(said.lines().count(), 2, "{said}");
+    };
+    run(Program::new(&exe, &ours()));
+    let log = dir.join("log.jsonl");
+    run(Program::new(&exe, &ours()).on_simulated_cuda(&log));
+    let text = std::fs::read_to_string(&log).expect("the log of a force run");
+    for routine in ["dgesv", "dsyevd", "zpotrf", "dgesdd"] {
+        let name = format!("\"routine\":\"{routine}\"");
+        let mut lines = text.lines();
+        let on_gpu = lines.any(|l| l.contains(&name) && l.contains(cases::GPU_ROUTE_IN_LOG));
+        assert!(on_gpu, "LAPACKE's {routine} did not reach the GPU: {text}");
+    }
+}
+
+/// Processors that kernels are chosen for by name on any machine; those with AVX-512 need it for that.
+const PROCESSORS: &[&str] = &[
+    "Prescott",
+    "Core2",
+    "Penryn",
+    "Dunnington",
+    "Nehalem",
+    "Sandybridge",
+    "Haswell",
+    "Atom",
+    "Opteron",
+    "Opteron_SSE3",
+    "Barcelona",
+    "Bobcat",
+    "Bulldozer",
+    "Piledriver",
+    "Steamroller",
+    "Excavator",
+    "Zen",
+    "Nano",
+];
+
+/// The same for processors with AVX-512: any name is answered as the archive without us answers it.
+const WITH_AVX512: &[&str] = &["SkylakeX", "Cooperlake", "Sapphirerapids"];
+
+/// Processors without instructions that others have dropped: their kernels run on every one with AVX2.
+const RUN: &[&str] = &[
+    "Prescott",
+    "Core2",
+    "Nehalem",
+    "Sandybridge",
+    "Haswell",
+    "Zen",
+];
+
+#[test]
+fn the_kernels_of_every_processor_are_there() {
+    let dir = scratch!("cores");
+    let exe = compile_with(&dir, "core.c", &ours(), &[]);
+    let chosen = |lib: &Path, name: &str| {
+        let program = Program::new(&exe, lib).env("OPENBLAS_CORETYPE", name);
+        let got = program.run().expect_right(name).expect_success(name);
+        got.stdout.trim().to_owned()
+    };
+    for name in PROCESSORS {
+        assert_eq!(chosen(&ours(), name), *name);
+    }
+    for name in WITH_AVX512 {
+        assert_eq!(chosen(&ours(), name), chosen(&baseline(), name), "{name}");
+    }
+    let exe = compile_with(&dir, "basic.c", &ours(), &[]);
+    for name in RUN {
+        Program::new(&exe, &ours())
+            .args(["8", "300"])
+            .env("OPENBLAS_CORETYPE", name)
+            .run()
+            .expect_silent_success(name);
+    }
+}
+
+#[test]
 fn our_baseline_is_the_archive_without_us() {
     // Every comparison with the baseline rests on this.
     let names = exported_names(&baseline().join("libblas.so.3"));
