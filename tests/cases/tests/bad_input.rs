@@ -210,6 +210,81 @@ fn an_engine_that_cannot_be_used() {
     // An entry that knows no ABI of ours.
     other("void *gpu_offload_engine_v1(void) { return 0; }");
     place.one_line(&lib, &[], &[&name, cpu]);
+    // Tables of another version and of another size: nothing behind their first two words may be believed.
+    let (version, bytes) = (
+        engine_abi::ABI_VERSION,
+        size_of::<engine_abi::EngineTable>(),
+    );
+    for (version, bytes) in [(version + 1, bytes), (version, bytes - 8), (0, 0)] {
+        other(&format!(
+            "unsigned table[99] = {{ {version}, {bytes} }}; void *gpu_offload_engine_v1(void) {{ return table; }}"
+        ));
+        place.one_line(&lib, &[], &[&name, "refuses ABI version", cpu]);
+    }
+}
+
+/// `status` gives the reason in words; the exit status says that nothing is offloaded.
+#[test]
+fn status_says_why_the_gpu_is_not_used() {
+    let dir = scratch!("status");
+    let driver = dir.join("driver");
+    fs::create_dir(&driver).expect("a folder");
+    let cuda = driver.join("libcuda.so.1");
+    let status = |variables: &[(&str, &str)]| {
+        let tool = cases::prefix().join("bin/gpu-offload");
+        let mut program = Program::new(tool, &ours()).arg("status");
+        program
+            .command()
+            .env("HOME", &dir)
+            .envs(variables.iter().copied());
+        let ended = program.run();
+        let code = ended.status.and_then(|status| status.code());
+        assert_eq!(ended.stderr, "", "{variables:?}");
+        (code, ended.stdout)
+    };
+    let verdict = "result        every call runs on the CPU: ";
+    let sim = simulated_cuda().display().to_string();
+    let broken = driver.display().to_string();
+    fs::write(&cuda, "no library").expect("write");
+    for (variables, reason) in [
+        (&[("LD_LIBRARY_PATH", &*broken)][..], "libcuda.so.1"),
+        (
+            &[("LD_LIBRARY_PATH", &sim), ("SIM_CUDA_DEVICES", "0")],
+            "no GPU",
+        ),
+        (
+            &[
+                ("LD_LIBRARY_PATH", &sim),
+                ("SIM_CUDA_FAULT", "cuInit:1:unknown"),
+            ],
+            "cuInit",
+        ),
+        (
+            &[("LD_LIBRARY_PATH", &sim), ("GPU_OFFLOAD", "off")],
+            "the mode is off",
+        ),
+    ] {
+        let (code, text) = status(variables);
+        let last = text.lines().last().unwrap_or_default();
+        assert!(
+            last.starts_with(verdict) && last.contains(reason),
+            "{variables:?}: {text}"
+        );
+        assert_eq!(code, Some(1), "{variables:?}");
+    }
+    let (code, text) = status(&[("LD_LIBRARY_PATH", &sim), ("GPU_OFFLOAD", "force")]);
+    assert!(text.contains("the mode is force"), "{text}");
+    assert_eq!(code, Some(0));
+    // No driver at all, where this machine has none.
+    if !Path::new("/dev/nvidiactl").exists() {
+        let (code, text) = status(&[("LD_LIBRARY_PATH", "")]);
+        let last = text.lines().last().unwrap_or_default();
+        assert!(
+            last.starts_with(verdict) && last.contains("libcuda.so.1"),
+            "{text}"
+        );
+        assert_eq!(code, Some(1));
+    }
 }
 
 #[test]

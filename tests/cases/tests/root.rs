@@ -58,6 +58,47 @@ fn as_root_a_program_of_a_user_without_home_is_right() {
     program.run().expect_silent_success("basic.c as nobody");
 }
 
+/// A configuration or profile that its user may not read, and one that is another user's: one line, and the CPU
+/// result.
+#[test]
+fn as_root_files_that_are_unreadable_or_foreign_are_refused_in_one_line() {
+    let dir = Open::new("foreign");
+    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
+    open(&exe);
+    let folder = dir.path.join("gpu-offload");
+    fs::create_dir(&folder).expect("a folder of settings");
+    open(&folder);
+    let config = folder.join("config.toml");
+    let profile = dir.path.join("profile.toml");
+    // Readable only by its owner, who is root; and another user's, seen by root and by nobody.
+    let some_user = 1;
+    for file in [&config, &profile] {
+        for (owner, mode, reader, reason) in [
+            (0, 0o600, NOBODY, "cannot be read (Permission denied"),
+            (some_user, 0o644, NOBODY, "belongs to user 1"),
+            (some_user, 0o644, 0, "belongs to user 1"),
+        ] {
+            let text = if file == &config { "level = 5\n" } else { "" };
+            fs::write(file, text).expect("write");
+            chown(file, Some(owner), Some(owner)).expect("give it away");
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("chmod");
+            let mut program = Program::new(&exe, &dir.path).args(["8", "300"]);
+            let command = program.command();
+            command.uid(reader).gid(reader).current_dir("/");
+            command.env("XDG_CONFIG_HOME", &dir.path).env_remove("HOME");
+            if file == &profile {
+                command.env("GPU_OFFLOAD_PROFILE", &profile);
+            }
+            let got = program.run().expect_success(reason);
+            assert_eq!(got.stderr.lines().count(), 1, "{}", got.stderr);
+            for word in [&file.display().to_string(), reason, "accepted: ", "ignored"] {
+                assert!(got.stderr.contains(word), "no {word:?} in {}", got.stderr);
+            }
+        }
+        fs::remove_file(file).expect("remove");
+    }
+}
+
 /// A setuid program believes no variable and no file of ours: it does not even look for them, nor for the
 /// engine or CUDA, prints nothing and is right. The same program without the setuid bit does all of it,
 /// which shows that the test sees.
