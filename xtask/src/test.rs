@@ -4,7 +4,7 @@
 use crate::conformance::{self, Device, Route, Suite, Tally, baseline, simulated_cuda};
 use crate::tests_of_cargo::{self, Tests};
 use crate::tools::{cargo, workspace};
-use crate::{bench, dist, setup};
+use crate::{bench, demo, dist, setup};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -116,7 +116,11 @@ pub fn run(args: &Args) -> Result<()> {
         one_check(crate::openblas::prepare(&Default::default()).map(drop))
     });
     run.step("generated files", || {
-        one_check(crate::codegen::run(&workspace(), true))
+        let mut tally = one_check(crate::codegen::run(&workspace(), true))?;
+        tally += one_check(crate::openblas::exports::run(
+            &crate::openblas::exports::Args { check: true },
+        ))?;
+        Ok(tally)
     });
     run.step("build and prefix", || {
         one_check(
@@ -189,6 +193,13 @@ pub fn run(args: &Args) -> Result<()> {
             })
         });
     }
+    run.step("demo", || {
+        one_check(demo::run(&demo::Args {
+            sizes: vec![100, 300],
+            repeats: 1,
+            prefix: Some(PathBuf::from(PREFIX)),
+        }))
+    });
     run.step("netlib BLAS, CPU", || {
         suite(Suite::Blas, Route::Cpu, Device::None)
     });

@@ -92,7 +92,7 @@ const OWN_KERNELS: [&str; 6] = ["gesv", "getrf", "getrs", "lauum", "potrf", "trt
 pub struct Args {
     /// Write nothing; fail when a committed list is out of date
     #[arg(long)]
-    check: bool,
+    pub check: bool,
 }
 
 /// Writes or checks the lists of both libraries.
