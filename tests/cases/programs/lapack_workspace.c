@@ -4,7 +4,8 @@
  * all memory, to be compared with the same archive without us. Linked with mock_engine.c it also checks which
  * calls come to the engine: those with n > 0 and a workspace that LAPACK accepts, down to the shortest, each with its
  * own op, and no other.
- * Exit status 1 if not.
+ * Exit status 1 if not. With an argument the hidden string lengths are what a caller in C leaves on the stack that
+ * omits them (case F6): anything.
  *
  * A row's letters, in Fortran order: J K job letters (value in `legal`), T trans, U uplo, S side, D diag; t itype;
  * m n k r dimensions (r = nrhs); A B G H matrices followed by their leading dimension L; V a vector or array that is no
@@ -58,6 +59,7 @@ extern unsigned long mock_lapack_calls __attribute__((weak));
 extern struct routed_lapack mock_lapack_first __attribute__((weak));
 
 static int reports;
+static void *hidden_length = (void *)1;
 
 void xerbla_(const char *name, const int *info, size_t length)
 {
@@ -128,7 +130,7 @@ static void make(struct call *c)
         if (*p == 'x' || *p == 'y') c->work[length] = a[n];
     }
     c->lengths = length;
-    for (int i = 0; i < chars; i++) a[n++] = (void *)1;
+    for (int i = 0; i < chars; i++) a[n++] = hidden_length;
     fill(c);
     c->info = 12345, reports = 0;
     if (&mock_lapack_calls) mock_lapack_calls = 0;
@@ -167,8 +169,10 @@ static void show(struct call *c, const char *what, int routed)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
+    if (argc > 1) hidden_length = (void *)0xFEEDFACEDEADBEEFul;
     static const int LARGE[] = {9537, 32766, 32767, 46341};
     for (size_t r = 0; r < sizeof ROWS / sizeof *ROWS; r++)
         for (const char *type = ROWS[r].types; *type; type++) {

@@ -126,6 +126,24 @@ fn lapack_calls_with_a_legal_workspace_pass_the_door_and_no_others() {
         .expect_right("lapack_workspace.c with an engine");
     assert!(got.stdout.lines().count() > 500, "{}", got.stdout);
     let exe = compile_with(&dir, "lapack_workspace.c", &ours(), &["-rdynamic"]);
+    // Hidden lengths that a caller in C omits (case F6), where calls go to the CPU and where they pass the door.
+    for sim in [false, true] {
+        let run = |argument: Option<&str>| {
+            let mut program = Program::new(&exe, &ours());
+            if sim {
+                program = program.forced_to_simulated_cuda();
+            }
+            let program = program.env("OPENBLAS_NUM_THREADS", "1").args(argument);
+            program
+                .run()
+                .expect_silent_success("lapack_workspace.c")
+                .stdout
+        };
+        assert!(
+            run(None) == run(Some("any")),
+            "hidden lengths matter; sim: {sim}"
+        );
+    }
     for lib in [&baseline(), &ours()] {
         let other = Program::new(&exe, lib)
             .env("OPENBLAS_NUM_THREADS", "1")
