@@ -83,7 +83,7 @@ struct Environment {
 #[derive(Serialize)]
 struct ConfigFile {
     path: PathBuf,
-    /// "read", "absent" or "refused".
+    /// "read", "absent", "out of reach" or "refused".
     state: &'static str,
 }
 
@@ -228,6 +228,7 @@ fn collect() -> Result<Report> {
             let state = match files::read_trusted(&path) {
                 Ok(_) => "read",
                 Err(files::ReadError::Absent) => "absent",
+                Err(files::ReadError::OutOfReach(_)) => "out of reach",
                 Err(files::ReadError::Refused(_)) => "refused",
             };
             ConfigFile { path, state }

@@ -310,7 +310,7 @@ pub fn load(env: Environment<'_>, files: &[PathBuf]) -> (Settings, Vec<String>) 
     for file in files {
         match read_trusted(file) {
             Ok(text) => apply_file(&mut settings, file, &text, &mut complaints),
-            Err(ReadError::Absent) => {}
+            Err(ReadError::Absent | ReadError::OutOfReach(_)) => {}
             Err(ReadError::Refused(line)) => complaints.push(format!("{line}; it is ignored")),
         }
     }

@@ -16,6 +16,9 @@ const MAX_BYTES: u64 = 1 << 20;
 pub enum ReadError {
     /// There is no such file.
     Absent,
+    /// A folder on the way may not be entered, so that nobody here knows whether there is one: what, where, and what
+    /// is accepted. A service that keeps another user's HOME must not hear of it.
+    OutOfReach(String),
     /// The file is there and is not believed: what, where, and what is accepted.
     Refused(String),
 }
@@ -23,7 +26,7 @@ pub enum ReadError {
 /// Text of a regular file that belongs to the effective user or root and that nobody else may write.
 ///
 /// # Errors
-/// If there is no such file, or it is unreadable, foreign, writable by others, too long or not UTF-8.
+/// If there is no such file, or it is out of reach, unreadable, foreign, writable by others, too long or not UTF-8.
 pub fn read_trusted(path: &Path) -> Result<String, ReadError> {
     let shown = path.display();
     let refused = |what: String| ReadError::Refused(format!("{shown}: {what}"));
@@ -32,9 +35,15 @@ pub fn read_trusted(path: &Path) -> Result<String, ReadError> {
         // A FIFO must not hang the host; a descriptor must not reach its children.
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open(path)
-        .map_err(|e| match e.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => ReadError::Absent,
-            _ => refused(format!("cannot be read ({e}); accepted: a readable file")),
+        .map_err(|e| {
+            let line = format!("{shown}: cannot be read ({e}); accepted: a readable file");
+            match e.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => ReadError::Absent,
+                ErrorKind::PermissionDenied if path.symlink_metadata().is_err() => {
+                    ReadError::OutOfReach(line)
+                }
+                _ => ReadError::Refused(line),
+            }
         })?;
     let info = file.metadata().map_err(|e| {
         refused(format!(

@@ -36,7 +36,7 @@ pub fn read_profile(path: &Path) -> Result<Profile, String> {
         ReadError::Absent => {
             format!("profile {shown}: no such file; accepted: a profile written by `gpu-offload calibrate`")
         }
-        ReadError::Refused(line) => format!("profile {line}"),
+        ReadError::OutOfReach(line) | ReadError::Refused(line) => format!("profile {line}"),
     })?;
     Profile::from_toml(&text).map_err(|e| format!("profile {shown}: {e}"))
 }

@@ -142,7 +142,7 @@ pub fn read(dir: &Path, identity: u64) -> Result<Vec<Entry>, String> {
                 path.display()
             )
         }),
-        Err(ReadError::Absent) => Ok(Vec::new()),
+        Err(ReadError::Absent | ReadError::OutOfReach(_)) => Ok(Vec::new()),
         Err(ReadError::Refused(line)) => Err(format!("{line}; learning starts afresh")),
     }
 }

@@ -99,6 +99,46 @@ fn as_root_files_that_are_unreadable_or_foreign_are_refused_in_one_line() {
     }
 }
 
+/// A service may have kept the HOME of somebody whose folder it may not enter, with settings for that one or without
+/// any: nothing is said. A profile that it names itself is another matter.
+#[test]
+fn as_root_a_home_that_may_not_be_entered_is_none() {
+    let dir = Open::new("closed-home");
+    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
+    open(&exe);
+    let home = dir.path.join("home");
+    let settings = home.join(".config/gpu-offload");
+    fs::create_dir_all(&settings).expect("a folder of settings");
+    let profile = home.join("profile.toml");
+    let run = |named: bool| {
+        let mut program = Program::new(&exe, &dir.path).args(["8", "300"]);
+        let command = program.command();
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+        if named {
+            command.env("GPU_OFFLOAD_PROFILE", &profile);
+        }
+        program.run().expect_success("basic.c as nobody").stderr
+    };
+    for file in [settings.join("other.toml"), settings.join("config.toml")] {
+        fs::write(file, "level = 99\n").expect("write");
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).expect("close it");
+        assert_eq!(run(false), "");
+        let said = run(true);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains("profile.toml: cannot be read (Permission denied"),
+            "{said}"
+        );
+        // The test sees: with an open folder the second file is read.
+        open(&home);
+        assert_eq!(
+            run(false).contains("99"),
+            settings.join("config.toml").exists()
+        );
+    }
+}
+
 /// A setuid program believes no variable and no file of ours: it does not even look for them, nor for the
 /// engine or CUDA, prints nothing and is right. The same program without the setuid bit does all of it,
 /// which shows that the test sees.
