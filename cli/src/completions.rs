@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     std::io::stdout()
         .lock()
         .write_all(&script(args.shell))
-        .map_err(|e| anyhow::anyhow!("cannot write to standard output: {e}"))?;
+        .map_err(|e| anyhow::Error::new(e).context("cannot write to standard output"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -85,16 +85,14 @@ impl Variable<'_> {
 
 /// Prints the lines.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let dir = prefix::library_dir()?;
-    prefix::blas(&dir)?;
+    let dir = prefix::on_library_path()?;
     let shell = args
         .shell
         .unwrap_or_else(|| Shell::of(std::env::var_os("SHELL").map(PathBuf::from).as_deref()));
-    let text = dir.to_str().filter(|t| !t.contains([':', ';', '\n']));
+    let text = dir.to_str().filter(|t| !t.contains('\n'));
     ensure!(
         text.is_some(),
-        "{}: a library path cannot hold this folder; accepted: a name in UTF-8 without colons, semicolons \
-         and line ends",
+        "{}: these lines cannot hold this folder; accepted: a name in UTF-8 without line ends",
         dir.display()
     );
     let text = text.unwrap_or_default();

@@ -17,7 +17,7 @@
 macro_rules! say {
     ($($text:tt)*) => {
         std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($text)*)))
-            .map_err(|e| anyhow::anyhow!("cannot write to standard output: {e}"))?
+            .map_err(|e| anyhow::Error::new(e).context("cannot write to standard output"))?
     };
 }
 pub(crate) use say;
@@ -95,6 +95,11 @@ fn main() -> ExitCode {
         Command::PackageFiles(args) => man::run(&args),
     };
     outcome.unwrap_or_else(|e| {
+        let closed = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+        if e.downcast_ref().is_some_and(closed) {
+            // `gpu-offload status | head`: nobody reads on, which is no trouble. The status that shells give.
+            return ExitCode::from(141);
+        }
         eprintln!("gpu-offload: {e:#}");
         ExitCode::from(1)
     })

@@ -3,6 +3,7 @@
 
 use crate::install::Ours;
 use anyhow::{Context, Result};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Libraries of a prefix, with what they hold.
@@ -47,6 +48,18 @@ pub fn blas(library_dir: &Path) -> Result<PathBuf> {
         path.display()
     );
     Ok(path)
+}
+
+/// The library folder for LD_LIBRARY_PATH, which the loader splits at colons and semicolons.
+pub fn on_library_path() -> Result<PathBuf> {
+    let dir = library_dir()?;
+    blas(&dir)?;
+    anyhow::ensure!(
+        !dir.as_os_str().as_bytes().iter().any(|b| b":;".contains(b)),
+        "{}: a library path cannot hold this folder; accepted: a name without colons and semicolons",
+        dir.display()
+    );
+    Ok(dir)
 }
 
 /// What goes into Python environments: the library that is fitted to wheels, and the engine.

@@ -126,8 +126,7 @@ fn r_home() -> Option<PathBuf> {
 
 /// The command on the libraries, and with `wheels` on the OpenBLAS inside Python wheels too.
 pub fn prepared(words: &[OsString], wheels: bool) -> Result<Command> {
-    let library_dir = prefix::library_dir()?;
-    prefix::blas(&library_dir)?;
+    let library_dir = prefix::on_library_path()?;
     let (program, rest) = words.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(rest);

@@ -256,6 +256,36 @@ fn output_that_cannot_be_written_is_one_line_and_an_error() {
     one_line(&output.stderr, &["standard output"]);
 }
 
+/// The reader has seen enough: no word about it.
+#[test]
+fn output_that_nobody_reads_on_is_no_trouble() {
+    let prefix = Prefix::new("unread");
+    for command in [&["status"][..], &["completions", "bash"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut tool = prefix.command();
+        let output = tool.args(command).stdout(writer).output();
+        let output = output.expect("starts");
+        assert_eq!(text(&output.stderr), "", "{command:?}");
+        assert_eq!(output.status.code(), Some(141), "{command:?}");
+    }
+}
+
+/// The loader would split such a path, and the program would run on other libraries without a word.
+#[test]
+fn a_folder_that_a_library_path_cannot_hold_is_refused_in_one_line() {
+    for name in ["co:lon", "semi;colon"] {
+        let p = Prefix::new(name);
+        for args in [&["run", "true"][..], &["env"], &["verify", "true"]] {
+            let out = p.run(args);
+            assert_eq!(out.status.code(), Some(1), "{args:?}");
+            one_line(&out.stderr, &[name, "library path", "accepted"]);
+        }
+    }
+    let p = Prefix::new("spaces and 'quotes'");
+    assert!(p.run(&["run", "true"]).status.success());
+}
+
 #[test]
 fn status_says_how_the_environments_are_into_which_was_installed() {
     use std::os::unix::fs::symlink;
