@@ -94,6 +94,34 @@ pub enum Suite {
     Wheels,
 }
 
+impl Suite {
+    /// What a run without `--full` is limited to; `None` where it is whole.
+    pub fn part(self, route: Route) -> Option<String> {
+        Some(match self {
+            Suite::Lapack if route == Route::Force => {
+                "the inputs that show every routed family".into()
+            }
+            Suite::Clients => clients::part(),
+            Suite::Cases => {
+                "40 of 200 forks during the start, 2 of 10 runs of mixed calls, fewer calls under \
+                 valgrind, 20 s instead of 10 minutes of 16 threads, no ThreadSanitizer"
+                    .into()
+            }
+            Suite::Mixes => "C and NumPy, without SciPy, Octave and R".into(),
+            Suite::Random => random::part(),
+            Suite::Wheels => wheels::part(),
+            Suite::Blas
+            | Suite::Lapack
+            | Suite::Languages
+            | Suite::Scipy
+            | Suite::Scalapack
+            | Suite::Deb
+            | Suite::Tar
+            | Suite::Conda => return None,
+        })
+    }
+}
+
 /// Where calls go.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub enum Route {
@@ -198,6 +226,11 @@ pub fn measure(args: &Args) -> Result<Tally> {
         return Ok(Tally::without_gpu());
     }
     let setting = Setting::new(&args.prefix, args.route, args.device, args.full)?;
+    if !args.full
+        && let Some(part) = suite.part(args.route)
+    {
+        println!("{suite:?}, in part (all of it with --full): {part}");
+    }
     // A full run on the CPU route goes into the report.
     if args.full && args.route == Route::Cpu {
         return recorded(suite, &setting, &args.report);

@@ -144,6 +144,9 @@ pub fn run(args: &Args) -> Result<()> {
         ],
     );
     run.step("Rust tests and cases", || {
+        if let Some(part) = Suite::Cases.part(Route::Cpu) {
+            println!("cases, in part: {part}");
+        }
         let sim = simulated_cuda()?;
         tests_of_cargo::run(&Tests {
             selection: &WORKSPACE,

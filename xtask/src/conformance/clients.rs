@@ -15,7 +15,7 @@ use std::process::Command;
 pub const PYTHON: &str = "/usr/bin/python3";
 
 /// What runs in CI: everything in NumPy that calls BLAS or LAPACK. Where its core is differs.
-const NUMPY_SUBSET: &[&str] = &[
+const NUMPY_SUBSET: [&str; 6] = [
     "numpy.linalg",
     "CORE.tests.test_multiarray",
     "CORE.tests.test_numeric",
@@ -33,6 +33,12 @@ fn numpy_subset(version: &str) -> Vec<String> {
     };
     let named = NUMPY_SUBSET.iter().map(|m| m.replace("CORE", core));
     named.collect()
+}
+
+/// What is run of NumPy's tests in CI, in words.
+pub fn part() -> String {
+    let modules = NUMPY_SUBSET.map(|module| module.replace("CORE", "numpy's core"));
+    format!("of NumPy's tests {}", modules.join(", "))
 }
 
 /// SciPy's tests that may fail on the prefix only, and why.

@@ -53,6 +53,16 @@ const SUBSET: [&str; 3] = [
 /// Everything that calls BLAS or LAPACK by itself.
 const FULL: [&str; 2] = ["numpy.linalg", "scipy.linalg"];
 
+/// What is run in CI, in words.
+pub fn part() -> String {
+    format!(
+        "the {} of {} pairs of NumPy and SciPy; of their tests {}",
+        PAIRS[0].name,
+        PAIRS.len(),
+        SUBSET.join(", ")
+    )
+}
+
 /// System calls before which a command is killed, each at every one of its turns.
 const CHANGES: [&str; 5] = ["rename", "linkat", "unlink", "rmdir", "fsync"];
 
