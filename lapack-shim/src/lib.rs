@@ -21,12 +21,16 @@ static SHIM: Shim = Shim::new(
     threads::in_force,
     threads::config,
     threads::rest,
-    nothing,
+    first_call,
 );
 
 extern "C" fn set_threshold(op: u32, precision: u32, work: u64) {
     SHIM.set_threshold(op, precision, work);
 }
 
-/// OpenBLAS is libblas.so.3's, and so is what is to be done when it is first used.
-fn nothing() {}
+/// OpenBLAS is libblas.so.3's, and so is what is to be done when it is first used: LAPACK may call what is not routed
+/// for long before it multiplies. An empty call on the GPU tells it, as libraries of any version of `v1` understand.
+fn first_call() {
+    threads::rest(1);
+    threads::rest(0);
+}

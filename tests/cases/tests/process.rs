@@ -196,6 +196,20 @@ fn exit_while_a_thread_is_inside_dgemm() {
     }
 }
 
+/// The first routed call may be LAPACK's. One exit in ten hung before libblas.so.3 was told.
+#[test]
+fn exit_in_a_program_whose_only_routed_call_was_lapacks() {
+    let dir = scratch!("exit-lapack");
+    let exe = compile(&dir, "unload.c", &["-ldl", "-lpthread"]);
+    for _ in 0..60 {
+        let got = Program::new(&exe, &ours())
+            .arg(ours())
+            .arg("exit-lapack")
+            .run_for(EXIT_DEADLINE);
+        got.expect_silent_success("exit() during dgemv");
+    }
+}
+
 fn number(program: Program, what: &str) -> f64 {
     let got = program.run().expect_silent_success(what);
     got.stdout
