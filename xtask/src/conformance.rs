@@ -17,6 +17,7 @@ mod forced;
 mod languages;
 mod lapack;
 mod mixes;
+mod programs;
 mod pytest;
 mod random;
 mod report;
@@ -72,6 +73,8 @@ pub enum Suite {
     Lapack,
     /// C, Fortran and NumPy
     Clients,
+    /// Armadillo, SuiteSparse, Eigen and HPL
+    Programs,
     /// Octave and R
     Languages,
     /// SciPy's own tests
@@ -243,6 +246,7 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
         Suite::Blas => blas::run(setting, findings),
         Suite::Lapack => lapack::run(setting, findings),
         Suite::Clients => clients::run(setting, findings),
+        Suite::Programs => programs::run(setting, findings),
         Suite::Languages => languages::run(setting, &Guests::new()?, findings),
         Suite::Scipy => clients::scipy(setting, &Guests::new()?, findings),
         Suite::Scalapack => scalapack::run(setting, &Guests::new()?, findings),

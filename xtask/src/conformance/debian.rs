@@ -1,5 +1,5 @@
 //! Debian's packages, downloaded by the machine's own apt and unpacked into the cache: foreign BLAS
-//! libraries, Octave, R, SciPy and ScaLAPACK are guests of the conformance run only. Nothing is
+//! libraries, Octave, R, SciPy, ScaLAPACK, Armadillo, SuiteSparse, Eigen and HPL are guests of the conformance run only. Nothing is
 //! installed and nothing of the system is switched, so that no root is needed.
 
 use super::client_run::{Client, cache, scratch};
@@ -95,15 +95,20 @@ fn unpacked(
     Ok(root)
 }
 
-/// The guests' packages and what they need beyond the system's, as apt would install them.
-fn guest_packages() -> Result<Vec<String>> {
+/// Packages and what they need beyond the system's, as apt would install them.
+fn with_dependencies(wanted: &[&str]) -> Result<Vec<String>> {
     let plan = quiet(
         Command::new("apt-get")
             .args(["--simulate", "--no-install-recommends", "install"])
-            .args(GUESTS),
+            .args(wanted),
     )
-    .context("apt cannot plan Octave, R, SciPy and ScaLAPACK; does `apt-get update` work?")?;
-    let mut packages: Vec<String> = GUESTS.iter().map(|p| (*p).to_owned()).collect();
+    .with_context(|| {
+        format!(
+            "apt cannot plan {}; does `apt-get update` work?",
+            wanted.join(", ")
+        )
+    })?;
+    let mut packages: Vec<String> = wanted.iter().map(|p| (*p).to_owned()).collect();
     for line in plan.lines() {
         let mut words = line.split_whitespace();
         if words.next() != Some("Inst") {
@@ -122,6 +127,27 @@ fn guest_packages() -> Result<Vec<String>> {
     Ok(packages)
 }
 
+/// Libraries on BLAS and LAPACK, unpacked for programs of ours, and HPL.
+const LIBRARIES: [&str; 4] = [
+    "libarmadillo-dev",
+    "libsuitesparse-dev",
+    "libeigen3-dev",
+    "hpcc",
+];
+
+/// The root of [`LIBRARIES`], unpacked on the first call.
+pub fn libraries() -> Result<PathBuf> {
+    unpacked(
+        "libraries",
+        &with_dependencies(&LIBRARIES)?,
+        relative_links_in,
+    )
+}
+
+fn relative_links_in(new: &Path, _: &Path) -> Result<()> {
+    relative_links(new, new)
+}
+
 /// Octave, R, SciPy and ScaLAPACK, unpacked.
 pub struct Guests {
     root: PathBuf,
@@ -132,7 +158,7 @@ pub struct Guests {
 impl Guests {
     /// Unpacks them on the first call.
     pub fn new() -> Result<Self> {
-        let root = unpacked("guests", &guest_packages()?, |new, root| {
+        let root = unpacked("guests", &with_dependencies(&GUESTS)?, |new, root| {
             relative_links(new, new)?;
             relocate_r(new, root)
         })?;
