@@ -11,8 +11,8 @@
 
 typedef std::complex<double> Z;
 
-// A grid of side^3 points: fronts of a few hundred columns.
-static const int side = 14, n = side * side * side;
+// A grid of side^3 points: fronts of a hundred columns.
+static const int side = 10, n = side * side * side;
 
 // A matrix by columns, with sorted rows.
 template <typename T> struct Sparse {

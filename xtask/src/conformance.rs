@@ -110,6 +110,7 @@ impl Suite {
                  valgrind, 20 s instead of 10 minutes of 16 threads, no ThreadSanitizer"
                     .into()
             }
+            Suite::Programs => programs::part(),
             Suite::Mixes => "C and NumPy, without SciPy, Octave and R".into(),
             Suite::Random => random::part(),
             Suite::Wheels => wheels::part(),

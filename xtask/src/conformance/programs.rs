@@ -34,7 +34,6 @@ const fn eigen(
     name: &'static str,
     options: &'static [&'static str],
     routines: &'static [&'static str],
-    full: bool,
 ) -> Program {
     Program {
         name,
@@ -42,7 +41,7 @@ const fn eigen(
         headers: "eigen3",
         options,
         routines,
-        full,
+        full: true,
     }
 }
 
@@ -80,7 +79,6 @@ const PROGRAMS: [Program; 6] = [
         &[
             "dgemm", "dsymm", "dtrsm", "dtrmm", "dgetrf", "dpotrf", "dsyev", "dgesvd",
         ],
-        false,
     ),
     eigen(
         "eigen, complex double",
@@ -88,7 +86,6 @@ const PROGRAMS: [Program; 6] = [
         &[
             "zgemm", "zhemm", "ztrsm", "ztrmm", "zgetrf", "zpotrf", "zheev", "zgesvd",
         ],
-        false,
     ),
     eigen(
         "eigen, float",
@@ -96,7 +93,6 @@ const PROGRAMS: [Program; 6] = [
         &[
             "sgemm", "ssymm", "strsm", "strmm", "sgetrf", "spotrf", "ssyev", "sgesvd",
         ],
-        true,
     ),
     eigen(
         "eigen, complex float",
@@ -104,7 +100,6 @@ const PROGRAMS: [Program; 6] = [
         &[
             "cgemm", "chemm", "ctrsm", "ctrmm", "cgetrf", "cpotrf", "cheev", "cgesvd",
         ],
-        true,
     ),
 ];
 
@@ -258,6 +253,12 @@ impl Libraries<'_> {
             Ok(tally)
         })
     }
+}
+
+/// What a run without `--full` leaves out, in words.
+pub fn part() -> String {
+    let left: Vec<&str> = PROGRAMS.iter().filter(|p| p.full).map(|p| p.name).collect();
+    format!("without {}", left.join(" and "))
 }
 
 /// Runs every program.
