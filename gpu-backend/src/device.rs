@@ -586,7 +586,9 @@ impl<'d> Work<'d> {
 impl Drop for Work<'_> {
     fn drop(&mut self) {
         if !self.settled && self.quiesce().is_err() {
-            // Lost: lane and block are leaked with the device.
+            // Lost: lane and block are leaked with the device. The lane's host memory too, which a kernel that nobody
+            // has seen the end of may still write.
+            core::mem::forget(self.lane.take());
             self.device.put_lane(None);
             return;
         }

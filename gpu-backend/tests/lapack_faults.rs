@@ -198,6 +198,37 @@ fn a_device_that_hangs_or_dies_is_given_up() {
     }
 }
 
+/// Kernels of a device that was given up end at last, and use the host memory that they were given until then.
+#[test]
+fn host_memory_of_kernels_that_end_late_is_not_lent_again() {
+    const PATTERN: u64 = 0x0123_4567_89AB_CDEF;
+    let (_guard, sim) = alone();
+    let mut cases = cases(17);
+    cases.retain(|case| case.name().contains("syevd"));
+    assert!(!cases.is_empty());
+    for case in cases {
+        sim.reset();
+        // Kernels begin 600 ms late.
+        sim.set_delay("adversarial:3:60000");
+        let gpu = start();
+        gpu.set_wait_limit(Duration::from_millis(100));
+        let failure = faulty(&sim, &gpu, &case, "");
+        assert!(matches!(failure, Some(Failure::Lost(_))), "{failure:?}");
+        // Whatever the call gave back is lent again by the allocator.
+        let canaries: Vec<Vec<u64>> = (1..2048).map(|words| vec![PATTERN; words]).collect();
+        std::thread::sleep(Duration::from_millis(1500));
+        let spoilt = canaries.iter().flatten().any(|word| *word != PATTERN);
+        assert!(
+            !spoilt,
+            "{}: memory that was given back is written",
+            case.name()
+        );
+        gpu.shutdown();
+        sim.set_delay("none:1");
+    }
+    sim.reset();
+}
+
 /// The device is lost at, or behind, each of the transfers that bring a result in place home: what was overwritten
 /// is put back.
 #[test]
