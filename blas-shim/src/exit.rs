@@ -25,8 +25,8 @@ unsafe extern "C" {
 /// Not zero once the process is exiting. On the heap and never freed: the handler outlives this library.
 static EXITING: AtomicPtr<libc::time_t> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Arranges that the exit is noticed. Called at the first routed call of either library, since then `exit` runs the handler
-/// before the libraries' destructors (handlers run in reverse order, and the loader's was there first).
+/// Arranges that the exit is noticed. Called at the first routed call of either library, since then `exit` runs the
+/// handler before the libraries' destructors (handlers run in reverse order, and the loader's was there first).
 pub(crate) fn notice() {
     if !EXITING.load(Ordering::Acquire).is_null() {
         return;

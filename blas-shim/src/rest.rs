@@ -24,12 +24,12 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 /// What the limit was before the first of them; 0 before it is known.
 static BEFORE: AtomicU32 = AtomicU32::new(0);
 
-/// See `HostTable::rest`. Exported, since liblapack.so.3's calls go to the GPU too; its first routed call tells of
-/// itself by this, too.
+/// See `HostTable::rest`. Exported, since liblapack.so.3's calls go to the GPU too; its first routed call tells
+/// of itself by this, too.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn gpu_offload_v1_rest(begins: i32) {
-    crate::exit::notice();
     if begins != 0 {
+        crate::exit::notice();
         // Nobody else changes it once the library is loaded, and no call of ours has yet.
         let _ = BEFORE.compare_exchange(0, TIMEOUT.load(SeqCst), SeqCst, SeqCst);
         CALLS.fetch_add(1, SeqCst);

@@ -24,10 +24,7 @@ fn script(shell: clap_complete::Shell) -> Vec<u8> {
 
 /// Prints the script.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    std::io::stdout()
-        .lock()
-        .write_all(&script(args.shell))
-        .map_err(|e| anyhow::Error::new(e).context("cannot write to standard output"))?;
+    crate::written(std::io::stdout().lock().write_all(&script(args.shell)))?;
     Ok(ExitCode::SUCCESS)
 }
 

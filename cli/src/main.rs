@@ -8,19 +8,26 @@
 //! # Exit status
 //! 0: done; for `status`: heavy calls can go to the GPU. 1: trouble, said in one line; for `status`:
 //! they cannot. 2: wrong command line. `run`, `verify` and `doctor` pass on their command's; 126: the command cannot
-//! be executed, 127: it is not there. `verify`: 1 also if the command succeeds and a result of the GPU is wrong, or
-//! none was compared.
+//! be executed, 127: it is not there. 141: nobody reads on. `verify`: 1 also if the command succeeds and a result of
+//! the GPU is wrong, or none was compared.
 #![forbid(unsafe_code)]
 
 /// Writes a line on standard output, like `println!`; a full disk or a reader that has gone is an error
 /// of the surrounding function, not a panic.
 macro_rules! say {
     ($($text:tt)*) => {
-        std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($text)*)))
-            .map_err(|e| anyhow::Error::new(e).context("cannot write to standard output"))?
+        $crate::written(std::io::Write::write_fmt(
+            &mut std::io::stdout().lock(),
+            format_args!("{}\n", format_args!($($text)*)),
+        ))?
     };
 }
 pub(crate) use say;
+
+/// What became of an attempt to write to standard output.
+pub(crate) fn written(outcome: std::io::Result<()>) -> anyhow::Result<()> {
+    anyhow::Context::context(outcome, "cannot write to standard output")
+}
 
 mod calibrate;
 mod child;

@@ -224,9 +224,9 @@ fn host_memory_of_kernels_that_end_late_is_not_lent_again() {
             case.name()
         );
         gpu.shutdown();
-        sim.set_delay("none:1");
     }
     sim.reset();
+    sim.set_delay("none:1");
 }
 
 /// The device is lost at, or behind, each of the transfers that bring a result in place home: what was overwritten

@@ -98,8 +98,15 @@ pub enum Suite {
 }
 
 impl Suite {
+    /// Prints what a run without `--full` is limited to.
+    pub fn say_part(self, route: Route) {
+        if let Some(part) = self.part(route) {
+            println!("{self:?}, in part (all of it with --full): {part}");
+        }
+    }
+
     /// What a run without `--full` is limited to; `None` where it is whole.
-    pub fn part(self, route: Route) -> Option<String> {
+    fn part(self, route: Route) -> Option<String> {
         Some(match self {
             Suite::Lapack if route == Route::Force => {
                 "the inputs that show every routed family".into()
@@ -230,10 +237,8 @@ pub fn measure(args: &Args) -> Result<Tally> {
         return Ok(Tally::without_gpu());
     }
     let setting = Setting::new(&args.prefix, args.route, args.device, args.full)?;
-    if !args.full
-        && let Some(part) = suite.part(args.route)
-    {
-        println!("{suite:?}, in part (all of it with --full): {part}");
+    if !args.full {
+        suite.say_part(args.route);
     }
     // A full run on the CPU route goes into the report.
     if args.full && args.route == Route::Cpu {

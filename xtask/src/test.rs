@@ -144,9 +144,7 @@ pub fn run(args: &Args) -> Result<()> {
         ],
     );
     run.step("Rust tests and cases", || {
-        if let Some(part) = Suite::Cases.part(Route::Cpu) {
-            println!("cases, in part: {part}");
-        }
+        Suite::Cases.say_part(Route::Cpu);
         let sim = simulated_cuda()?;
         tests_of_cargo::run(&Tests {
             selection: &WORKSPACE,

@@ -242,7 +242,15 @@ fn status_says_why_the_gpu_is_not_used() {
         assert_eq!(ended.stderr, "", "{variables:?}");
         (code, ended.stdout)
     };
-    let verdict = "result        every call runs on the CPU: ";
+    let unused = |variables: &[(&str, &str)], reason: &str| {
+        let (code, text) = status(variables);
+        let last = text.lines().last().unwrap_or_default();
+        assert!(
+            last.starts_with("result        every call runs on the CPU: ") && last.contains(reason),
+            "{variables:?}: {text}"
+        );
+        assert_eq!(code, Some(1), "{variables:?}");
+    };
     let sim = simulated_cuda().display().to_string();
     let broken = driver.display().to_string();
     fs::write(&cuda, "no library").expect("write");
@@ -264,26 +272,14 @@ fn status_says_why_the_gpu_is_not_used() {
             "the mode is off",
         ),
     ] {
-        let (code, text) = status(variables);
-        let last = text.lines().last().unwrap_or_default();
-        assert!(
-            last.starts_with(verdict) && last.contains(reason),
-            "{variables:?}: {text}"
-        );
-        assert_eq!(code, Some(1), "{variables:?}");
+        unused(variables, reason);
     }
     let (code, text) = status(&[("LD_LIBRARY_PATH", &sim), ("GPU_OFFLOAD", "force")]);
     assert!(text.contains("the mode is force"), "{text}");
     assert_eq!(code, Some(0));
     // No driver at all, where this machine has none.
     if !Path::new("/dev/nvidiactl").exists() {
-        let (code, text) = status(&[("LD_LIBRARY_PATH", "")]);
-        let last = text.lines().last().unwrap_or_default();
-        assert!(
-            last.starts_with(verdict) && last.contains("libcuda.so.1"),
-            "{text}"
-        );
-        assert_eq!(code, Some(1));
+        unused(&[("LD_LIBRARY_PATH", "")], "libcuda.so.1");
     }
 }
 

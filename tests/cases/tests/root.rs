@@ -42,19 +42,27 @@ fn open(file: &Path) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("open it for everybody");
 }
 
+/// basic.c, compiled into the folder for everybody.
+fn basic(dir: &Open) -> PathBuf {
+    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
+    open(&exe);
+    exe
+}
+
+/// The program run by that user, without a home.
+fn run_by(user: u32, exe: &Path, dir: &Open) -> Program {
+    let mut program = Program::new(exe, &dir.path).args(["8", "300"]);
+    let command = program.command();
+    command.uid(user).gid(user).current_dir("/");
+    command.env_remove("HOME");
+    program
+}
+
 /// The CPU result arrives for a user without a home, too.
 #[test]
 fn as_root_a_program_of_a_user_without_home_is_right() {
     let dir = Open::new("nobody");
-    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
-    open(&exe);
-    let mut program = Program::new(&exe, &dir.path).arg("8").arg("300");
-    program
-        .command()
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .env_remove("HOME")
-        .current_dir("/");
+    let program = run_by(NOBODY, &basic(&dir), &dir);
     program.run().expect_silent_success("basic.c as nobody");
 }
 
@@ -63,8 +71,7 @@ fn as_root_a_program_of_a_user_without_home_is_right() {
 #[test]
 fn as_root_files_that_are_unreadable_or_foreign_are_refused_in_one_line() {
     let dir = Open::new("foreign");
-    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
-    open(&exe);
+    let exe = basic(&dir);
     let folder = dir.path.join("gpu-offload");
     fs::create_dir(&folder).expect("a folder of settings");
     open(&folder);
@@ -82,10 +89,9 @@ fn as_root_files_that_are_unreadable_or_foreign_are_refused_in_one_line() {
             fs::write(file, text).expect("write");
             chown(file, Some(owner), Some(owner)).expect("give it away");
             fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("chmod");
-            let mut program = Program::new(&exe, &dir.path).args(["8", "300"]);
+            let mut program = run_by(reader, &exe, &dir);
             let command = program.command();
-            command.uid(reader).gid(reader).current_dir("/");
-            command.env("XDG_CONFIG_HOME", &dir.path).env_remove("HOME");
+            command.env("XDG_CONFIG_HOME", &dir.path);
             if file == &profile {
                 command.env("GPU_OFFLOAD_PROFILE", &profile);
             }
@@ -104,16 +110,14 @@ fn as_root_files_that_are_unreadable_or_foreign_are_refused_in_one_line() {
 #[test]
 fn as_root_a_home_that_may_not_be_entered_is_none() {
     let dir = Open::new("closed-home");
-    let exe = compile_with(&dir.path, "basic.c", &ours(), &[]);
-    open(&exe);
+    let exe = basic(&dir);
     let home = dir.path.join("home");
     let settings = home.join(".config/gpu-offload");
     fs::create_dir_all(&settings).expect("a folder of settings");
     let profile = home.join("profile.toml");
     let run = |named: bool| {
-        let mut program = Program::new(&exe, &dir.path).args(["8", "300"]);
+        let mut program = run_by(NOBODY, &exe, &dir);
         let command = program.command();
-        command.uid(NOBODY).gid(NOBODY).current_dir("/");
         command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
         if named {
             command.env("GPU_OFFLOAD_PROFILE", &profile);

@@ -1,6 +1,6 @@
 //! Debian's packages, downloaded by the machine's own apt and unpacked into the cache: foreign BLAS
-//! libraries, Octave, R, SciPy, ScaLAPACK, Armadillo, SuiteSparse, Eigen and HPL are guests of the conformance run only. Nothing is
-//! installed and nothing of the system is switched, so that no root is needed.
+//! libraries, Octave, R, SciPy, ScaLAPACK, Armadillo, SuiteSparse, Eigen and HPL are guests of the conformance
+//! run only. Nothing is installed and nothing of the system is switched, so that no root is needed.
 
 use super::client_run::{Client, cache, scratch};
 use crate::tools::{quiet, step};
@@ -137,15 +137,8 @@ const LIBRARIES: [&str; 4] = [
 
 /// The root of [`LIBRARIES`], unpacked on the first call.
 pub fn libraries() -> Result<PathBuf> {
-    unpacked(
-        "libraries",
-        &with_dependencies(&LIBRARIES)?,
-        relative_links_in,
-    )
-}
-
-fn relative_links_in(new: &Path, _: &Path) -> Result<()> {
-    relative_links(new, new)
+    let packages = with_dependencies(&LIBRARIES)?;
+    unpacked("libraries", &packages, |new, _| relative_links(new, new))
 }
 
 /// Octave, R, SciPy and ScaLAPACK, unpacked.

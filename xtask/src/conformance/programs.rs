@@ -123,22 +123,16 @@ fn hpcc_input(processes: u32, orders: &str) -> String {
 /// Residuals that HPL and hpcc's transposition passed and failed, and the checks of its single and star DGEMM.
 fn hpcc_tally(output: &str) -> Tally {
     let mut tally = Tally::default();
+    // What is no number is larger than any bound.
+    let residual = |text: &str| text.trim().parse().unwrap_or(f64::NAN);
     for line in output.lines() {
         if line.starts_with("||Ax-b||") {
             tally.check(line.ends_with("PASSED"));
         } else if let Some(rest) = line.split("PTRANS_residual=").nth(1) {
-            tally.check(
-                rest.trim()
-                    .parse::<f64>()
-                    .is_ok_and(|residual| residual <= 16.0),
-            );
+            tally.check(residual(rest) <= 16.0);
         } else if let Some(rest) = line.split("Scaled residual:").nth(1) {
             // hpcc reports DGEMM's, and does not judge it.
-            tally.check(
-                rest.trim()
-                    .parse::<f64>()
-                    .is_ok_and(|residual| residual < 30.0),
-            );
+            tally.check(residual(rest) < 30.0);
         } else if let Some(rest) = line.strip_prefix("Success=") {
             tally.check(rest.trim() == "1");
         }
@@ -161,11 +155,14 @@ impl Libraries<'_> {
         path
     }
 
+    /// A file of ours for what is run.
+    fn file(&self, what: &str, ending: &str) -> PathBuf {
+        let name = what.replace([',', ' '], "-");
+        self.folder.path().join(name + ending)
+    }
+
     fn compile(&self, program: &Program) -> Result<PathBuf> {
-        let exe = self
-            .folder
-            .path()
-            .join(program.name.replace([',', ' '], "-"));
+        let exe = self.file(program.name, "");
         let (lib, root) = (self.setting.lib(), self.root.display().to_string());
         let include = self.root.join("usr/include");
         let mut command = Command::new("g++");
@@ -202,10 +199,7 @@ impl Libraries<'_> {
         if self.setting.route != Route::Force {
             return count(client);
         }
-        let log = self
-            .folder
-            .path()
-            .join(format!("{}.jsonl", what.replace([',', ' '], "-")));
+        let log = self.file(what, ".jsonl");
         let mut tally = count(forced::logged(client, &log))?;
         tally += forced::judge(&log, routines)?;
         Ok(tally)
