@@ -335,6 +335,36 @@ def out_of_core():
     row(name, bool(inside and outside) and inside >= OUT_OF_CORE_SHARE * outside, f"{outside} ms, in core {inside} ms")
 
 
+# A product into new pages may take this much of one into old pages, and of the sum of that one and the page faults.
+FRESH_OF_TOUCHED, FRESH_OF_FLOOR = 1.6, 1.1
+FRESH_ROUNDS = 3
+
+
+def fresh_result():
+    """A product into new pages, beside one into old pages and the least that page faults take, in turns."""
+    found = {"touched": [], "fresh": [], "faults": []}
+    ways = set()
+    for _ in range(FRESH_ROUNDS):
+        for output in ("touched", "fresh"):
+            found[output].append(level3_ms(f"dgemm {options.n} {options.n} {options.n} {output}"))
+        done = run([os.path.join(HERE, "faults"), str(max(8 * options.n**2, 64 << 20)), str(options.threads), "3"], environment())
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError:
+            row("page faults", False, last_words(done))
+            return
+        found["faults"].append(answer["ms"])
+        ways.add(f"{answer['threads']} threads, {'MADV_POPULATE_WRITE' if answer['populate'] else 'touched'}")
+    if not all(all(values) for values in found.values()):
+        row("dgemm into fresh memory", False, f"{found}")
+        return
+    touched, fresh, faults = (sorted(found[key])[FRESH_ROUNDS // 2] for key in ("touched", "fresh", "faults"))
+    floor = touched + faults
+    name = f"dgemm n={options.n} into fresh memory, at most {FRESH_OF_TOUCHED} of touched and {FRESH_OF_FLOOR} of touched and page faults"
+    held = fresh <= FRESH_OF_TOUCHED * touched and fresh <= FRESH_OF_FLOOR * floor
+    row(name, "skipped" if options.sim else held, f"{fresh:.1f} ms, touched {touched:.1f}, page faults {faults:.1f} ({'; '.join(sorted(ways))}): {fresh / touched:.2f} and {fresh / floor:.2f}")
+
+
 def callers():
     log, variables = logged("callers")
     done = run([os.path.join(HERE, "callers"), "16", "2048", "8"], environment(GPU_OFFLOAD="force", **variables))
@@ -404,7 +434,7 @@ def calibrate():
 
 
 PARTS = {
-    "blas": (calibrate, lambda: peers(large_products()), netlib, random_calls, out_of_core, callers, python_clients, cpu_quality),
+    "blas": (calibrate, lambda: peers(large_products()), netlib, random_calls, out_of_core, fresh_result, callers, python_clients, cpu_quality),
     "netlib-lapack": (netlib_lapack_programs,),
     "lapack-bench": (lapack_bench,),
     "lapack": (lapack_client,),
