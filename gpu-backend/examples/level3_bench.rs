@@ -14,7 +14,8 @@
 //! --panels                    kernels of panels: symm, trmm, trsm by width
 //! --transfers                 the staged path, one way and both ways
 //! --floor 512                 what writing a result of so many MiB into new pages costs at least, without a GPU:
-//!                             threads that make the pages and stream into them, beside used pages
+//!                             threads that make the pages and stream into them, beside used pages and beside
+//!                             making the pages alone
 //! --no-check                  only time
 //! --transa                    A as its transpose, m x m only: its panels are columns then
 //! --library-dir DIR           searched first for the CUDA libraries
@@ -232,16 +233,33 @@ enum Pages {
     NewHuge,
 }
 
-/// The time in which threads write `mib` MiB from the cache past the cache, each its own part: the floor of a
-/// result in new pages. The best of three.
+/// What is done to each part of them.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// Written from the cache past the cache.
+    Stream,
+    /// Made, by one byte a page.
+    Touch,
+    /// Made, by the system when asked.
+    Populate,
+}
+
+/// The time in which threads write `mib` MiB, each its own part: the floor of a result in new pages. The best of
+/// three.
 fn floor(mib: usize) {
     let bytes = mib << 20;
-    for pages in [Pages::Used, Pages::New, Pages::NewHuge] {
+    for (pages, work) in [
+        (Pages::Used, Work::Stream),
+        (Pages::New, Work::Stream),
+        (Pages::NewHuge, Work::Stream),
+        (Pages::New, Work::Touch),
+        (Pages::New, Work::Populate),
+    ] {
         for threads in WRITERS {
-            let best = (0..3).map(|_| write_s(bytes, pages, threads));
+            let best = (0..3).map(|_| write_s(bytes, pages, work, threads));
             let best = best.fold(f64::INFINITY, f64::min);
             println!(
-                "{mib} MiB, {pages:?} pages, {threads} threads: {:.2} ms, {:.1} GB/s",
+                "{mib} MiB, {pages:?} pages, {work:?}, {threads} threads: {:.2} ms, {:.1} GB/s",
                 best * 1e3,
                 bytes as f64 / best * 1e-9
             );
@@ -250,8 +268,9 @@ fn floor(mib: usize) {
 }
 
 /// Seconds of one such write into memory of its own.
-fn write_s(bytes: usize, pages: Pages, threads: usize) -> f64 {
+fn write_s(bytes: usize, pages: Pages, work: Work, threads: usize) -> f64 {
     const CHUNK_BYTES: usize = 1 << 20;
+    const PAGE_BYTES: usize = 4096;
     let (read_write, private) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
@@ -276,7 +295,11 @@ fn write_s(bytes: usize, pages: Pages, threads: usize) -> f64 {
             let source = &source;
             scope.spawn(move || {
                 for chunk in part.chunks_mut(CHUNK_BYTES) {
-                    stream(chunk, &source[..chunk.len()]);
+                    match work {
+                        Work::Stream => stream(chunk, &source[..chunk.len()]),
+                        Work::Touch => chunk.iter_mut().step_by(PAGE_BYTES).for_each(|b| *b = 1),
+                        Work::Populate => populate(chunk),
+                    }
                 }
             });
         }
@@ -285,6 +308,19 @@ fn write_s(bytes: usize, pages: Pages, threads: usize) -> f64 {
     // SAFETY: nobody uses the mapping any more.
     unsafe { libc::munmap(base, bytes) };
     s
+}
+
+/// Makes whole pages of ours.
+fn populate(pages: &mut [u8]) {
+    // SAFETY: advice on our own mapping, which changes no content.
+    let failed = unsafe {
+        libc::madvise(
+            pages.as_mut_ptr().cast(),
+            pages.len(),
+            libc::MADV_POPULATE_WRITE,
+        )
+    };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Copies past the cache; both are aligned to 16 bytes and whole multiples of them.

@@ -22,7 +22,7 @@ cp "$netlib"/xblat3? "$netlib"/x?cblat3 "$netlib"/?blat3.in "$netlib"/?in3 "$kit
 cp "$netlib_lapack"/xlintst[sdcz] "$netlib_lapack"/xlintstrf[sdcz] "$netlib_lapack"/xeigtst[sdcz] "$kit/netlib-lapack/"
 strip "$kit/netlib-lapack"/x*
 cp "$netlib_lapack"/{[sdcz]test.in,[sdcz]test_rfp.in,[sdcz]ed.in,[sdcz]sg.in,sep.in,svd.in} "$kit/netlib-lapack/"
-for program in dgemm level3 callers faults; do
+for program in dgemm level3 callers; do
     gcc -O2 -o "$kit/$program" "$here/$program.c" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm -lpthread
 done
 gcc -O2 -o "$kit/lapack" "$here/lapack.c" "$prefix/lib/liblapack.so.3" "$prefix/lib/libblas.so.3" -Wl,-rpath-link,"$prefix/lib" -lm

@@ -8,6 +8,7 @@ import argparse
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -340,29 +341,29 @@ FRESH_OF_TOUCHED, FRESH_OF_FLOOR = 1.6, 1.1
 FRESH_ROUNDS = 3
 
 
+def page_faults():
+    """The least time in ms, and how, in which threads make the pages of a result of n x n; None if that failed."""
+    mib = max(8 * options.n**2 >> 20, 1)
+    done = run([os.path.join(HERE, "level3_bench"), "--floor", str(mib)], environment())
+    made = re.findall(r"New pages, ((?:Touch|Populate), \d+ threads): ([\d.]+) ms", done.stdout)
+    if done.returncode or not made:
+        print(last_words(done))
+        return None
+    return min((float(ms), how) for how, ms in made)
+
+
 def fresh_result():
     """A product into new pages, beside one into old pages and the least that page faults take, in turns."""
-    found = {"touched": [], "fresh": [], "faults": []}
-    ways = set()
-    for _ in range(FRESH_ROUNDS):
-        for output in ("touched", "fresh"):
-            found[output].append(level3_ms(f"dgemm {options.n} {options.n} {options.n} {output}"))
-        done = run([os.path.join(HERE, "faults"), str(max(8 * options.n**2, 64 << 20)), str(options.threads), "3"], environment())
-        try:
-            answer = json.loads(done.stdout)
-        except ValueError:
-            row("page faults", False, last_words(done))
-            return
-        found["faults"].append(answer["ms"])
-        ways.add(f"{answer['threads']} threads, {'MADV_POPULATE_WRITE' if answer['populate'] else 'touched'}")
-    if not all(all(values) for values in found.values()):
-        row("dgemm into fresh memory", False, f"{found}")
-        return
-    touched, fresh, faults = (sorted(found[key])[FRESH_ROUNDS // 2] for key in ("touched", "fresh", "faults"))
-    floor = touched + faults
+    case = f"dgemm {options.n} {options.n} {options.n} "
+    rounds = [(level3_ms(case + "touched"), level3_ms(case + "fresh"), page_faults()) for _ in range(FRESH_ROUNDS)]
     name = f"dgemm n={options.n} into fresh memory, at most {FRESH_OF_TOUCHED} of touched and {FRESH_OF_FLOOR} of touched and page faults"
+    if not all(map(all, rounds)):
+        row(name, False, f"{rounds}")
+        return
+    touched, fresh, (faults, how) = (sorted(values)[FRESH_ROUNDS // 2] for values in zip(*rounds))
+    floor = touched + faults
     held = fresh <= FRESH_OF_TOUCHED * touched and fresh <= FRESH_OF_FLOOR * floor
-    row(name, "skipped" if options.sim else held, f"{fresh:.1f} ms, touched {touched:.1f}, page faults {faults:.1f} ({'; '.join(sorted(ways))}): {fresh / touched:.2f} and {fresh / floor:.2f}")
+    row(name, "skipped" if options.sim else held, f"{fresh:.1f} ms, touched {touched:.1f}, page faults {faults:.1f} ({how}): {fresh / touched:.2f} and {fresh / floor:.2f}")
 
 
 def callers():
