@@ -16,6 +16,7 @@
 //! --floor 512                 what writing a result of so many MiB into new pages costs at least, without a GPU:
 //!                             threads that make the pages and stream into them, beside used pages and beside
 //!                             making the pages alone
+//! --streams                   beside each call, its bytes streamed in and out at once with nothing computed
 //! --no-check                  only time
 //! --transa                    A as its transpose, m x m only: its panels are columns then
 //! --library-dir DIR           searched first for the CUDA libraries
@@ -50,6 +51,7 @@ struct Options {
     kernels: bool,
     panels: bool,
     transfers: bool,
+    streams: bool,
     floor_mib: Option<usize>,
     check: bool,
     transa: Trans,
@@ -102,6 +104,7 @@ fn options() -> Options {
         kernels: false,
         panels: false,
         transfers: false,
+        streams: false,
         floor_mib: None,
         check: true,
         transa: Trans::N,
@@ -114,6 +117,7 @@ fn options() -> Options {
             "--kernels" => o.kernels = true,
             "--panels" => o.panels = true,
             "--transfers" => o.transfers = true,
+            "--streams" => o.streams = true,
             "--no-check" => o.check = false,
             "--transa" => (o.transa, o.check) = (Trans::T, false),
             _ => {
@@ -346,13 +350,13 @@ fn transfers(gpu: &Gpu) {
     for mib in [1usize, 8, 64, 512] {
         match (
             gpu.measure_transfers(mib << 20),
-            gpu.measure_duplex(mib << 20),
+            gpu.measure_streams(mib << 20, mib << 20),
         ) {
-            (Ok(rates), Ok(duplex)) => println!(
+            (Ok(rates), Ok(both_s)) => println!(
                 "transfers of {mib} MiB: in {:.1}, out {:.1}, both at once {:.1} GB/s each, latency {:.1} us",
                 rates.in_bytes_per_s * 1e-9,
                 rates.out_bytes_per_s * 1e-9,
-                duplex.each_way_bytes_per_s * 1e-9,
+                (mib << 20) as f64 / both_s * 1e-9,
                 rates.latency_s * 1e6
             ),
             (Err(e), _) | (_, Err(e)) => println!("transfers of {mib} MiB: {e}"),
@@ -708,9 +712,16 @@ fn time<T: Real>(
         .min_by(|x, y| x.0.total_cmp(&y.0))
         .expect("a run");
     let t = best.1;
+    let streams = match o.streams {
+        true => match gpu.measure_streams(t.bytes_in as usize, t.bytes_out as usize) {
+            Ok(s) => format!("; its bytes streamed {:.2} ms", s * 1e3),
+            Err(e) => format!("; its bytes streamed: {e}"),
+        },
+        false => String::new(),
+    };
     println!(
         "{}{} {shape:?} {memory:?}: best {:.2} median {:.2} ms; upload {:.2} ms {:.1} GB/s, kernels {:.2}, \
-         rest {:.2}, out {:.2} GB; error {worst:.3}",
+         rest {:.2} with {:.2} of copies, out {:.2} GB; error {worst:.3}{streams}",
         precision.letter(),
         op.name(),
         best.0 * 1e3,
@@ -719,6 +730,7 @@ fn time<T: Real>(
         t.bytes_in as f64 / t.upload_s * 1e-9,
         t.compute_s * 1e3,
         t.download_s * 1e3,
+        t.copy_s * 1e3,
         t.bytes_out as f64 * 1e-9,
     );
     worst <= 1.0

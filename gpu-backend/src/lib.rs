@@ -167,13 +167,6 @@ pub struct TransferRates {
     pub out_bytes_per_s: f64,
 }
 
-/// Rates of moving ordinary memory both ways at once.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DuplexRates {
-    /// In each direction, until both are done.
-    pub each_way_bytes_per_s: f64,
-}
-
 /// What one family did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FamilyCounters {
@@ -262,12 +255,13 @@ impl Gpu {
         measure::transfers(&self.device, bytes)
     }
 
-    /// Measures the staged path with `bytes` bytes each way at the same time.
+    /// Seconds of moving so many bytes (at least 1 MiB each) in and out by the staged path at the same time, with
+    /// nothing computed: the best of three.
     ///
     /// # Errors
     /// Any [`Failure`].
-    pub fn measure_duplex(&self, bytes: usize) -> Result<DuplexRates, Failure> {
-        measure::duplex(&self.device, bytes)
+    pub fn measure_streams(&self, bytes_in: usize, bytes_out: usize) -> Result<f64, Failure> {
+        measure::streams(&self.device, (bytes_in, bytes_out))
     }
 
     /// Seconds of one kernel of a level-3 family alone, operands on the device, no options (side L, lower

@@ -2,13 +2,13 @@
 //!
 //! Only what the device does is measured here; what the figures mean is the cost model's business.
 
+use crate::TransferRates;
 use crate::device::{Device, Work};
 use crate::execute::place;
 use crate::kernel::{Arithmetic, DeviceKernel};
 use crate::pieces::cut;
 use crate::plan::program::{Area, Buffer, Kernel, Place, Program, Rectangle};
 use crate::staging::job::{Download, Job, Kind, Look, Pieces, Upload};
-use crate::{DuplexRates, TransferRates};
 use call::{Diag, Failure, MatMut, MatRef, Op, OutRegion, Precision, Scalar, Side, Trans, Uplo};
 use parking_lot::Mutex;
 use std::time::Instant;
@@ -87,20 +87,19 @@ impl Lorry {
     }
 }
 
-/// Seconds of moving `elems` elements in, out, or both at once.
+/// Seconds of moving the first elements of a lorry in, of another out, or both at once.
 fn haul(
     device: &Device,
-    inward: Option<&mut Lorry>,
-    outward: Option<&mut Lorry>,
-    elems: usize,
+    inward: Option<(&mut Lorry, usize)>,
+    outward: Option<(&mut Lorry, usize)>,
 ) -> Result<f64, Failure> {
     let start = Instant::now();
     let mut pieces = Pieces::default();
     let uploads = inward.is_some();
-    if let Some(lorry) = inward {
+    if let Some((lorry, elems)) = inward {
         pieces.uploads = lorry.uploads(device, elems)?;
     }
-    if let Some(lorry) = outward {
+    if let Some((lorry, elems)) = outward {
         pieces.downloads = lorry.downloads(device, elems)?;
     }
     let job = Job::new(pieces, 1, device.limit(0.0), Look::Nothing);
@@ -139,14 +138,17 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<TransferRates, Failure
     let mut lorry = Lorry::new(elems, work.address())?;
     work.unsettle();
     // A download needs something that was uploaded, so the way in goes first.
-    let in_s = best(TRANSFER_RUNS, || {
-        haul(device, Some(&mut lorry), None, elems)
-    })?;
-    let out_s = best(TRANSFER_RUNS, || {
-        haul(device, None, Some(&mut lorry), elems)
-    })?;
-    let in_latency_s = best(LATENCY_RUNS, || haul(device, Some(&mut lorry), None, 1))?;
-    let out_latency_s = best(LATENCY_RUNS, || haul(device, None, Some(&mut lorry), 1))?;
+    let mut run = |runs, inward: bool, elems| {
+        best(runs, || {
+            let load = Some((&mut lorry, elems));
+            let (to, from) = if inward { (load, None) } else { (None, load) };
+            haul(device, to, from)
+        })
+    };
+    let in_s = run(TRANSFER_RUNS, true, elems)?;
+    let out_s = run(TRANSFER_RUNS, false, elems)?;
+    let in_latency_s = run(LATENCY_RUNS, true, 1)?;
+    let out_latency_s = run(LATENCY_RUNS, false, 1)?;
     let latency_s = in_latency_s.max(out_latency_s);
     // Every transfer was waited for.
     work.settle();
@@ -159,23 +161,22 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<TransferRates, Failure
     })
 }
 
-/// Rates of moving `bytes` bytes (at least 1 MiB) of ordinary memory in each direction at once.
-pub fn duplex(device: &Device, bytes: usize) -> Result<DuplexRates, Failure> {
-    let elems = bytes.max(1 << 20) / ELEM_BYTES;
-    let each = (elems * ELEM_BYTES) as u64;
+/// Seconds of moving so many bytes (at least 1 MiB each) of ordinary memory in and out at the same time.
+pub fn streams(device: &Device, (bytes_in, bytes_out): (usize, usize)) -> Result<f64, Failure> {
+    let elems = [bytes_in, bytes_out].map(|bytes| bytes.max(1 << 20) / ELEM_BYTES);
+    let [room_in, room_out] = elems.map(|elems| (elems * ELEM_BYTES) as u64);
     let _entered = device.enter()?;
-    let mut work = device.begin(2 * each, device.limit(0.0))?;
-    let mut inward = Lorry::new(elems, work.address())?;
-    let mut outward = Lorry::new(elems, work.address() + each)?;
+    let mut work = device.begin(room_in + room_out, device.limit(0.0))?;
+    let mut inward = Lorry::new(elems[0], work.address())?;
+    let mut outward = Lorry::new(elems[1], work.address() + room_in)?;
     work.unsettle();
-    haul(device, Some(&mut outward), None, elems)?;
+    haul(device, Some((&mut outward, elems[1])), None)?;
     let s = best(TRANSFER_RUNS, || {
-        haul(device, Some(&mut inward), Some(&mut outward), elems)
+        let (inward, outward) = ((&mut inward, elems[0]), (&mut outward, elems[1]));
+        haul(device, Some(inward), Some(outward))
     })?;
     work.settle();
-    Ok(DuplexRates {
-        each_way_bytes_per_s: each as f64 / s,
-    })
+    Ok(s)
 }
 
 /// The kernel of a family without any option, and a program of its buffers.
