@@ -19,13 +19,15 @@ use crate::plan::program::{
 use crate::result::DeviceAddress;
 use crate::scratch::Scratch;
 use crate::solver::{Solver, Workspace};
-use crate::staging::job::{CopyOut, Download, Job, JobGuard, Keep, Kind, Look, Pieces, Upload};
+use crate::staging::job::{
+    CopyOut, Download, Job, JobGuard, Keep, Kind, Look, Old, Pieces, Upload,
+};
 use crate::testing::{self, Gate};
 use call::{
     Diag, Failure, Level3Call, MatMut, MatRef, Op, OutRegion, Precision, TileMut, Timing, Uplo,
 };
 use parking_lot::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Results of fewer bytes are not looked at for fresh pages: two huge pages would hold them.
@@ -239,8 +241,27 @@ fn stream<'d>(
         populate: fresh_pages(call, scratch.as_deref()),
         ..Pieces::default()
     };
+    let mut scratch = scratch;
+    let kept = match &mut scratch {
+        Some(scratch) => keep_uploads(&mut pieces, &call.c, scratch)?,
+        None => false,
+    };
     match scratch {
         None => pieces.downloads = owned(call.c.reborrow(), &parts, places)?,
+        Some(scratch) if kept => {
+            let kept = scratch.matrix(call.m, call.n, elem_bytes);
+            let kept = kept.ok_or_else(|| internal("scratch too small"))?;
+            // SAFETY: the job's guard is dropped by this function, while scratch is borrowed.
+            let kept = unsafe { lend(kept) };
+            pieces.downloads = owned(call.c.reborrow(), &parts, places)?;
+            for (download, (rectangle, _)) in pieces.downloads.iter_mut().zip(&parts) {
+                download.old = Some(Old {
+                    kept,
+                    rectangle: *rectangle,
+                    begun: AtomicBool::new(false),
+                });
+            }
+        }
         Some(scratch) => in_place(
             &mut pieces,
             Way::Scratch,
@@ -387,6 +408,7 @@ pub fn commit(guard: JobGuard<'_>, work: &mut Work<'_>) -> Result<f64, Failure> 
     let begun = Instant::now();
     guard.release(Kind::CopyOut, usize::MAX);
     guard.wait_until(|progress| progress.copies == 0)?;
+    guard.succeed();
     Ok(copy_s + begun.elapsed().as_secs_f64())
 }
 
@@ -508,6 +530,7 @@ pub fn owned(
         gap_free: s.gap_free,
         // SAFETY: the job's guard is dropped by the function that asks for the pieces, while the target is borrowed.
         to: Mutex::new(unsafe { lend_tile(tile) }),
+        old: None,
     };
     Ok(tiles.into_iter().zip(sources).map(piece).collect())
 }
@@ -520,6 +543,38 @@ pub enum Way {
     /// Scratch gets the old value while kernels run, and the new one is downloaded over it when everything has
     /// succeeded; should that fail, the old one is put back.
     Keep,
+}
+
+/// Lets the uploads of a result keep it in scratch as they go, so that it may be downloaded over at once; false if some
+/// element is uploaded twice (tiles that come and go), which would find the new value.
+///
+/// The new value of every element of such a result depends on its old one, so its upload comes before its kernels,
+/// and those before its download.
+fn keep_uploads(
+    pieces: &mut Pieces,
+    result: &MatMut<'_>,
+    scratch: &mut Scratch,
+) -> Result<bool, Failure> {
+    let (rows, cols, elem_bytes) = (result.rows(), result.cols(), result.elem_bytes());
+    let target = scratch.matrix_mut(rows, cols, elem_bytes);
+    let target = target.ok_or_else(|| internal("scratch too small"))?;
+    // Operands that overlap the result were refused.
+    let range = result.as_ref().address_range();
+    let of_result = |u: &&mut Upload| u.from.address_range() == range;
+    let parts: Parts = pieces
+        .uploads
+        .iter_mut()
+        .filter(of_result)
+        .map(|u| (u.rectangle, u.area))
+        .collect();
+    let Ok(tiles) = OutRegion::new(target).partition(&parts) else {
+        return Ok(false);
+    };
+    for (upload, tile) in pieces.uploads.iter_mut().filter(of_result).zip(tiles) {
+        // SAFETY: the job's guard is dropped by the function that asks for the pieces, while scratch is borrowed.
+        upload.keep = Some(Mutex::new(unsafe { lend_tile(tile) }));
+    }
+    Ok(true)
 }
 
 /// Pieces of a result whose old value is read; scratch has room for it.
@@ -644,6 +699,7 @@ impl Cutter<'_> {
                         to: matrix.element(row, col, elem_bytes),
                         ld_bytes: matrix.ld_bytes,
                         gap_free: free && r.rows == upload.rectangle.rows,
+                        keep: None,
                     });
                 }
             }

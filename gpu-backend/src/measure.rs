@@ -61,6 +61,7 @@ impl Lorry {
             to: self.address + (rectangle.row0 * ELEM_BYTES) as u64,
             ld_bytes: elems * ELEM_BYTES,
             gap_free: false,
+            keep: None,
         };
         Ok(self.cut(device, elems).into_iter().map(piece).collect())
     }
@@ -82,6 +83,7 @@ impl Lorry {
             ld_bytes: elems * ELEM_BYTES,
             gap_free: false,
             to: Mutex::new(tile),
+            old: None,
         };
         Ok(tiles.into_iter().zip(&parts).map(piece).collect())
     }
@@ -376,6 +378,7 @@ fn fill(device: &Device, address: u64, bytes: u64) -> Result<(), Failure> {
             to: address + (start * 8) as u64,
             ld_bytes: 8,
             gap_free: false,
+            keep: None,
         })
         .collect();
     let pieces = Pieces {

@@ -15,7 +15,8 @@ use core::ops::Range;
 // Never contended: a piece is one worker's, and no model needs to look at it.
 use parking_lot::Mutex as Held;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+// Written by one piece's worker, read when nobody is inside: the models have nothing to find here.
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Ordinary memory to the device. Lifetimes are the job's business: see [`JobGuard`].
@@ -34,6 +35,9 @@ pub struct Upload {
     pub ld_bytes: usize,
     /// What lies between the piece's columns on the device belongs to nobody.
     pub gap_free: bool,
+    /// Memory of ours that gets the same elements before the piece counts as uploaded, since a download of the same
+    /// job overwrites them.
+    pub keep: Option<Held<TileMut<'static>>>,
 }
 
 /// Device to ordinary memory.
@@ -48,6 +52,18 @@ pub struct Download {
     pub gap_free: bool,
     /// The piece of the result, owned by this piece alone.
     pub to: Held<TileMut<'static>>,
+    /// What it overwrites, where the caller needs that until the job has succeeded.
+    pub old: Option<Old>,
+}
+
+/// The old value of a download's target, kept by uploads ([`Upload::keep`]) that its step waits for.
+pub struct Old {
+    /// Of the same size as the caller's matrix.
+    pub kept: MatRef<'static>,
+    /// The piece's place in it.
+    pub rectangle: Rectangle,
+    /// The target is being overwritten, or has been.
+    pub begun: AtomicBool,
 }
 
 /// In place of a step: a download over what the caller may still need ([`JobGuard::deliver`]).
@@ -271,6 +287,21 @@ impl Job {
         }
     }
 
+    /// Puts back what downloads have overwritten of what uploads kept. Nobody else is inside.
+    fn undo(&self) {
+        let mut any = false;
+        for download in &self.pieces.downloads {
+            let begun = |old: &&Old| old.begun.load(Ordering::Relaxed);
+            if let Some(old) = download.old.as_ref().filter(begun) {
+                copy_host(old.kept, &old.rectangle, &download.to, false);
+                any = true;
+            }
+        }
+        if any {
+            testing::note_put_back();
+        }
+    }
+
     /// Puts back what late downloads may have overwritten. Nobody else is inside, and everything was kept before.
     fn put_back(&self) {
         testing::note_put_back();
@@ -313,11 +344,13 @@ pub struct Progress {
 
 /// A submitted job. Dropping it takes the job from the queue and waits until no thread is inside, so the
 /// memory that the pieces point to may be borrowed from whoever holds the guard. Where late downloads have begun
-/// and not all have arrived, it then puts back what they have overwritten.
+/// and not all have arrived, it then puts back what they have overwritten; and unless the job has succeeded, what
+/// other downloads have overwritten of what is kept.
 pub struct JobGuard<'q> {
     job: Arc<Job>,
     queue: &'q Queue,
     delivering: Cell<bool>,
+    succeeded: Cell<bool>,
 }
 
 impl<'q> JobGuard<'q> {
@@ -326,6 +359,7 @@ impl<'q> JobGuard<'q> {
             job,
             queue,
             delivering: Cell::new(false),
+            succeeded: Cell::new(false),
         }
     }
 
@@ -389,6 +423,11 @@ impl<'q> JobGuard<'q> {
         self.wait_until(|progress| progress.late == 0)?;
         self.delivering.set(false);
         Ok(())
+    }
+
+    /// The call has succeeded: the caller needs no old values any more.
+    pub fn succeed(&self) {
+        self.succeeded.set(true);
     }
 
     /// Bits of the largest absolute value of a step's uploads so far ([`Look::Largest`]).
@@ -460,6 +499,9 @@ impl Drop for JobGuard<'_> {
         drop(state);
         if self.delivering.get() {
             self.job.put_back();
+        }
+        if !self.succeeded.get() {
+            self.job.undo();
         }
     }
 }

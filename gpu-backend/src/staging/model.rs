@@ -91,6 +91,7 @@ fn job(home: &Home) -> Arc<Job> {
         to: 0,
         ld_bytes: 8,
         gap_free: true,
+        keep: None,
     };
     let download = |step, to: *mut f64| Download {
         step,
@@ -98,6 +99,7 @@ fn job(home: &Home) -> Arc<Job> {
         ld_bytes: 8,
         gap_free: true,
         to: tile(to),
+        old: None,
     };
     // SAFETY: as in `tile`.
     let element = |x: *mut f64| unsafe { MatRef::new(x.cast(), 1, 1, 1, 8) }.expect("valid");

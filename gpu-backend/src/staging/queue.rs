@@ -334,6 +334,7 @@ mod tests {
             to: 0,
             ld_bytes: 8,
             gap_free: true,
+            keep: None,
         };
         let keep = |_| {
             // SAFETY: one element of its own.

@@ -219,8 +219,9 @@ impl Worker {
         let Rectangle { rows, cols, .. } = piece.rectangle;
         let gap_free = piece.gap_free.then_some(piece.ld_bytes);
         let image = image((rows, cols), elem_bytes, gap_free);
+        let streaming = self.shared.shape.streaming_stores;
         let chunk = self.chunk(slot, image.bytes)?;
-        if !fill(chunk, piece, image.pitch_bytes, job) {
+        if !fill(chunk, piece, image.pitch_bytes, job, streaming) {
             return Err(Failure::Unsupported("NaN or infinity in an operand"));
         }
         let from: *const u8 = self.slots[slot].chunk;
@@ -307,6 +308,9 @@ impl Worker {
             other => other?,
         }
         let streaming = self.shared.shape.streaming_stores;
+        if let Some(old) = &piece.old {
+            old.begun.store(true, Ordering::Relaxed);
+        }
         let mut to = piece.to.lock();
         let (rows, cols, elem_bytes) = (to.rows(), to.cols(), to.elem_bytes());
         let gap_free = piece.gap_free.then_some(piece.ld_bytes);
@@ -341,8 +345,18 @@ impl Worker {
 /// three are worse, and so is asking for the first lines only (H200's Xeon, 2026-12-02).
 const COLUMNS_AHEAD: usize = 2;
 
-/// Fills a chunk; false if a number that takes part is not finite and that matters.
-fn fill(chunk: &mut [MaybeUninit<u8>], piece: &Upload, pitch_bytes: usize, job: &Job) -> bool {
+/// Bytes that are copied before they are kept as well: they are still in the nearest cache. A multiple of every
+/// element's size.
+const KEEP_BYTES: usize = 8192;
+
+/// Fills a chunk, and keeps what is to be kept; false if a number that takes part is not finite and that matters.
+fn fill(
+    chunk: &mut [MaybeUninit<u8>],
+    piece: &Upload,
+    pitch_bytes: usize,
+    job: &Job,
+    streaming: bool,
+) -> bool {
     let Rectangle {
         row0,
         rows,
@@ -362,13 +376,6 @@ fn fill(chunk: &mut [MaybeUninit<u8>], piece: &Upload, pitch_bytes: usize, job: 
             true
         }
     };
-    let whole = rows == piece.from.rows() && pitch_bytes == rows * elem_bytes;
-    if whole
-        && piece.area == call::Area::Full
-        && let Some(from) = piece.from.contiguous(col0, cols)
-    {
-        return put(chunk, from);
-    }
     let column = |j: usize| {
         let (first, count) = piece.area.rows_of(j, rows);
         (
@@ -376,6 +383,33 @@ fn fill(chunk: &mut [MaybeUninit<u8>], piece: &Upload, pitch_bytes: usize, job: 
             piece.from.column_piece(col0 + j, row0 + first, count),
         )
     };
+    if let Some(keep) = &piece.keep {
+        let mut keep = keep.lock();
+        let finite = (0..cols).fold(true, |finite, j| {
+            let (first, from) = column(j);
+            if j + COLUMNS_AHEAD < cols {
+                copy::prefetch(column(j + COLUMNS_AHEAD).1);
+            }
+            let start = pitch_bytes * j + first * elem_bytes;
+            let to = chunk[start..start + from.len()].chunks_mut(KEEP_BYTES);
+            let kept = keep.column_mut(j).chunks_mut(KEEP_BYTES);
+            let runs = to.zip(kept).zip(from.chunks(KEEP_BYTES));
+            runs.fold(finite, |finite, ((to, kept), from)| {
+                let is_finite = put(to, from);
+                copy::copy(kept, from, streaming);
+                finite & is_finite
+            })
+        });
+        copy::fence();
+        return finite;
+    }
+    let whole = rows == piece.from.rows() && pitch_bytes == rows * elem_bytes;
+    if whole
+        && piece.area == call::Area::Full
+        && let Some(from) = piece.from.contiguous(col0, cols)
+    {
+        return put(chunk, from);
+    }
     (0..cols).fold(true, |finite, j| {
         let (first, from) = column(j);
         let count = from.len() / elem_bytes;
