@@ -2,8 +2,10 @@
 //!
 //! The calling thread gates everything (`driver`), the staging threads move the data. The commit rule is kept
 //! here: a result whose old value is not read arrives directly, as its tiles are finished, since the CPU can
-//! do the whole call again; one whose old value is read goes into the caller's memory only after everything has
-//! succeeded, from host scratch, or from the device where the old value is kept in scratch. Nothing here knows a family, but for what makes a call unfit.
+//! do the whole call again; so does one of level 3 whose old value is read, since scratch gets that as it is uploaded,
+//! and it is put back if anything fails later. One of LAPACK goes into the caller's memory only after everything has
+//! succeeded, from host scratch, or from the device where the old value is kept in scratch. Nothing here knows a
+//! family, but for what makes a call unfit.
 
 use crate::device::{Device, Work};
 use crate::driver::{Driver, Reached};
@@ -241,34 +243,9 @@ fn stream<'d>(
         populate: fresh_pages(call, scratch.as_deref()),
         ..Pieces::default()
     };
-    let mut scratch = scratch;
-    let kept = match &mut scratch {
-        Some(scratch) => keep_uploads(&mut pieces, &call.c, scratch)?,
-        None => false,
-    };
-    match scratch {
-        None => pieces.downloads = owned(call.c.reborrow(), &parts, places)?,
-        Some(scratch) if kept => {
-            let kept = scratch.matrix(call.m, call.n, elem_bytes);
-            let kept = kept.ok_or_else(|| internal("scratch too small"))?;
-            // SAFETY: the job's guard is dropped by this function, while scratch is borrowed.
-            let kept = unsafe { lend(kept) };
-            pieces.downloads = owned(call.c.reborrow(), &parts, places)?;
-            for (download, (rectangle, _)) in pieces.downloads.iter_mut().zip(&parts) {
-                download.old = Some(Old {
-                    kept,
-                    rectangle: *rectangle,
-                    begun: AtomicBool::new(false),
-                });
-            }
-        }
-        Some(scratch) => in_place(
-            &mut pieces,
-            Way::Scratch,
-            &mut call.c,
-            scratch,
-            (&parts, places),
-        )?,
+    pieces.downloads = owned(call.c.reborrow(), &parts, places)?;
+    if let Some(scratch) = scratch {
+        keep_uploads(&mut pieces, &call.c, &parts, scratch)?;
     }
     let (mark, _) = work.mark(0).map_err(|e| device.health.note(&e))?;
     let pedantic = {
@@ -299,8 +276,8 @@ fn stream<'d>(
     };
     // SAFETY: the operands and the result are borrowed through `call`, scratch and block by this
     // function's caller, all longer than the guard, which is dropped in this function. Nobody writes the
-    // operands (they do not overlap the result: `check`), and each tile is one piece's own. Copies read
-    // scratch tiles and write the result's only after the downloads that fill the scratch are over.
+    // operands (they do not overlap the result: `check`), and each tile is one piece's own. An old result's
+    // elements are read by one upload each, before the kernels that the download over them waits for.
     let (guard, reached) = unsafe { running.drive(work, pieces, look) }?;
     let copy_s = commit(guard, work)?;
     Ok(reached.timing(start, (bytes_in, bytes_out), copy_s))
@@ -535,7 +512,7 @@ pub fn owned(
     Ok(tiles.into_iter().zip(sources).map(piece).collect())
 }
 
-/// How a result whose old value is read reaches the caller.
+/// How a result of LAPACK whose old value is read reaches the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Scratch gets the new value, which is copied to the caller when everything has succeeded.
@@ -545,39 +522,45 @@ pub enum Way {
     Keep,
 }
 
-/// Lets the uploads of a result keep it in scratch as they go, so that it may be downloaded over at once; false if some
-/// element is uploaded twice (tiles that come and go), which would find the new value.
+/// Lets the uploads of a result keep it in scratch as they go, so that it may be downloaded over at once: `parts` are
+/// those of the downloads. The planners' tests hold that an element is uploaded once, and before it is downloaded.
 ///
-/// The new value of every element of such a result depends on its old one, so its upload comes before its kernels,
-/// and those before its download.
+/// # Errors
+/// A fault of our own.
 fn keep_uploads(
     pieces: &mut Pieces,
     result: &MatMut<'_>,
+    parts: &Parts,
     scratch: &mut Scratch,
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     let (rows, cols, elem_bytes) = (result.rows(), result.cols(), result.elem_bytes());
-    let target = scratch.matrix_mut(rows, cols, elem_bytes);
-    let target = target.ok_or_else(|| internal("scratch too small"))?;
+    let small = || internal("scratch too small");
     // Operands that overlap the result were refused.
     let range = result.as_ref().address_range();
     let of_result = |u: &&mut Upload| u.from.address_range() == range;
-    let parts: Parts = pieces
-        .uploads
-        .iter_mut()
-        .filter(of_result)
-        .map(|u| (u.rectangle, u.area))
-        .collect();
-    let Ok(tiles) = OutRegion::new(target).partition(&parts) else {
-        return Ok(false);
-    };
-    for (upload, tile) in pieces.uploads.iter_mut().filter(of_result).zip(tiles) {
+    let mut uploads: Vec<&mut Upload> = pieces.uploads.iter_mut().filter(of_result).collect();
+    let kept: Parts = uploads.iter().map(|u| (u.rectangle, u.area)).collect();
+    let target = scratch.matrix_mut(rows, cols, elem_bytes);
+    let tiles = OutRegion::new(target.ok_or_else(small)?).partition(&kept);
+    let tiles = tiles.map_err(|e| internal(&format!("uploads {e:?}")))?;
+    for (upload, tile) in uploads.iter_mut().zip(tiles) {
         // SAFETY: the job's guard is dropped by the function that asks for the pieces, while scratch is borrowed.
         upload.keep = Some(Mutex::new(unsafe { lend_tile(tile) }));
     }
-    Ok(true)
+    let kept = scratch.matrix(rows, cols, elem_bytes).ok_or_else(small)?;
+    // SAFETY: as above.
+    let kept = unsafe { lend(kept) };
+    for (download, (rectangle, _)) in pieces.downloads.iter_mut().zip(parts) {
+        download.old = Some(Old {
+            kept,
+            rectangle: *rectangle,
+            begun: AtomicBool::new(false),
+        });
+    }
+    Ok(())
 }
 
-/// Pieces of a result whose old value is read; scratch has room for it.
+/// Pieces of a result of LAPACK whose old value is read; scratch has room for it.
 ///
 /// # Errors
 /// A fault of our own.

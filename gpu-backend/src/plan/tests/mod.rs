@@ -9,7 +9,7 @@ mod kernels;
 mod large;
 mod simulate;
 
-use super::program::{Tuning, ld_bytes};
+use super::program::{Area, Operand, Program, Rectangle, Tuning, ld_bytes};
 use super::sizes::Sizes;
 use call::{Diag, Failure, Op, Precision, Scalar, Side, Trans, Uplo};
 use case::Case;
@@ -106,6 +106,33 @@ fn config() -> ProptestConfig {
     }
 }
 
+/// The executor keeps a result that is read while it is uploaded: so each of its elements is uploaded once, and by
+/// the step that brings it back.
+fn comes_up_before_it_goes_down(case: &Case, program: &Program) -> Result<(), TestCaseError> {
+    let mut is_up = std::collections::BTreeSet::new();
+    let elements = |r: &Rectangle, area: Area| -> Vec<(usize, usize)> {
+        let rows = |j| (j, area.rows_of(j, r.rows));
+        let column = |(j, (first, count)): (usize, (usize, usize))| {
+            let row0 = r.row0 + first;
+            (row0..row0 + count).map(move |i| (i, r.col0 + j))
+        };
+        (0..r.cols).map(rows).flat_map(column).collect()
+    };
+    for step in &program.steps {
+        for upload in step.uploads.iter().filter(|u| u.from == Operand::C) {
+            for (i, j) in elements(&upload.rectangle, upload.area) {
+                prop_assert!(is_up.insert((i, j)), "({}, {}) comes up twice", i, j);
+            }
+        }
+        for download in step.downloads.iter().filter(|_| case.call().reads_result()) {
+            for (i, j) in elements(&download.rectangle, download.area) {
+                prop_assert!(is_up.contains(&(i, j)), "({}, {}) is not kept", i, j);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Plans, runs in every order, compares.
 fn check(case: &Case, tuning: &Tuning, sizes: &Sizes, seed: u64) -> Result<(), TestCaseError> {
     let program = match super::plan_with(&case.call(), tuning, sizes) {
@@ -129,6 +156,7 @@ fn check(case: &Case, tuning: &Tuning, sizes: &Sizes, seed: u64) -> Result<(), T
     );
     let finite_only = matches!(case.op, Op::Trmm | Op::Trsm);
     prop_assert_eq!(program.finite_only, finite_only);
+    comes_up_before_it_goes_down(case, &program)?;
     let host = case.host(seed);
     for order in [
         Order::Eager,
