@@ -5,7 +5,7 @@ mod common;
 use call::{Diag, Failure, Op, Precision};
 use common::Random;
 use common::family::Family;
-use gpu_backend::{Gpu, StartOptions};
+use gpu_backend::Gpu;
 use std::sync::OnceLock;
 
 /// One device for the tests that only compute.
@@ -41,29 +41,6 @@ fn calls_of_several_pieces() {
             Family::random(op, precision, 260, &mut random).run_and_check(gpu());
         }
     }
-}
-
-/// The device holds a small part of the operands at a time, if the family has such a plan; else the call
-/// is refused with everything as it was.
-#[test]
-fn a_small_budget_is_kept() {
-    let options = StartOptions {
-        memory_limit_bytes: Some(40 << 20),
-        ..common::options()
-    };
-    let gpu = Gpu::start(&options).unwrap_or_else(|e| panic!("{e}"));
-    let mut random = Random(103);
-    for (op, precision) in existing() {
-        let family = Family::random(op, precision, 300, &mut random);
-        let mut done = family.clone();
-        match done.run(&gpu) {
-            Ok(_) => family.check(&done.c),
-            Err(Failure::OutOfMemory { .. }) => assert!(done.c.bytes == family.c.bytes),
-            other => panic!("{}: {other:?}", family.name()),
-        }
-        assert!(gpu.counters().held_bytes <= 40 << 20);
-    }
-    gpu.shutdown();
 }
 
 fn refused(family: &Family) {
