@@ -16,6 +16,7 @@
 //! --floor 512                 what writing a result of so many MiB into new pages costs at least, without a GPU:
 //!                             threads that make the pages and stream into them, beside used pages and beside
 //!                             making the pages alone
+//! --moves IN:OUT,…            only what streaming so many bytes of used memory in and out at once takes, a line each
 //! --streams                   beside each call, its bytes streamed in and out at once with nothing computed
 //! --no-check                  only time
 //! --transa                    A as its transpose, m x m only: its panels are columns then
@@ -53,6 +54,7 @@ struct Options {
     transfers: bool,
     streams: bool,
     floor_mib: Option<usize>,
+    moves: Vec<(usize, usize)>,
     check: bool,
     transa: Trans,
 }
@@ -106,6 +108,7 @@ fn options() -> Options {
         transfers: false,
         streams: false,
         floor_mib: None,
+        moves: Vec::new(),
         check: true,
         transa: Trans::N,
     };
@@ -125,6 +128,7 @@ fn options() -> Options {
                 let list = value.split(',');
                 match name.as_str() {
                     "--floor" => o.floor_mib = Some(number(&value)),
+                    "--moves" => o.moves = list.map(moved).collect(),
                     "--families" => o.families = list.map(family).collect(),
                     "--precisions" => o.precisions = list.map(precision).collect(),
                     "--sizes" => sizes = list.map(number).collect(),
@@ -172,6 +176,11 @@ fn memory(name: &str) -> Memory {
     }
 }
 
+fn moved(text: &str) -> (usize, usize) {
+    let (bytes_in, bytes_out) = text.split_once(':').unwrap_or_else(|| usage(text));
+    (number(bytes_in), number(bytes_out))
+}
+
 fn main() {
     let o = options();
     if let Some(mib) = o.floor_mib {
@@ -199,6 +208,11 @@ fn main() {
             config.downloads_max,
             config.streaming_stores
         );
+        if !o.moves.is_empty() {
+            moves(&gpu, &o.moves);
+            gpu.shutdown();
+            continue;
+        }
         if o.transfers {
             transfers(&gpu);
         }
@@ -360,6 +374,16 @@ fn transfers(gpu: &Gpu) {
                 rates.latency_s * 1e6
             ),
             (Err(e), _) | (_, Err(e)) => println!("transfers of {mib} MiB: {e}"),
+        }
+    }
+}
+
+/// What moving so many bytes in and out at once takes, the best of several.
+fn moves(gpu: &Gpu, moves: &[(usize, usize)]) {
+    for &(bytes_in, bytes_out) in moves {
+        match gpu.measure_streams(bytes_in, bytes_out) {
+            Ok(s) => println!("moved {bytes_in}:{bytes_out} in {:.4} ms", s * 1e3),
+            Err(e) => println!("moved {bytes_in}:{bytes_out}: {e}"),
         }
     }
 }

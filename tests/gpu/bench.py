@@ -1,5 +1,6 @@
 """Times level-3 BLAS calls on a machine with a GPU, on a kit made by prepare.sh: ours forced to the GPU, our
-CPU path, NVBLAS with and without autopin, a naive port, cuBLAS alone. Data in ordinary memory. Writes JSON;
+CPU path, NVBLAS with and without autopin, a naive port, cuBLAS alone, and the floor of what moves ordinary memory:
+the bytes of each call streamed in and out at once with nothing computed. Data in ordinary memory. Writes JSON;
 `cargo xtask bench gpu --from FILE` makes the tables and plots. Where one run may not take that long, each may measure
 some of them (--columns) and add them to the file of the one before (--add). Standard library only.
 """
@@ -7,6 +8,7 @@ import argparse
 import glob
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -19,7 +21,7 @@ arguments.add_argument("--prefix", default=os.path.join(HERE, "prefix"))
 arguments.add_argument("--threads", type=int, default=min(16, os.cpu_count() or 1), help="CPU threads")
 arguments.add_argument("--budget-s", type=float, default=420, help="the whole run ends after about this time")
 arguments.add_argument("--most-case-s", type=float, default=30, help="a case that is expected to take longer, seen from smaller ones, is left out")
-arguments.add_argument("--columns", default="ours,naive,cpu,nvblas_autopin,nvblas", help="what is measured, in this order (naive: cuBLAS alone as well)")
+arguments.add_argument("--columns", default="ours,streams,naive,cpu,nvblas_autopin,nvblas", help="what is measured, in this order (naive: cuBLAS alone as well)")
 arguments.add_argument("--add", metavar="FILE", help="an earlier result of the same machine, whose figures are kept where nothing new is measured")
 arguments.add_argument("--most", type=int, default=16384, help="largest n")
 arguments.add_argument("--out", default="level3.json", help="where the results go")
@@ -32,11 +34,16 @@ started = time.time()
 SIZES = [n for n in (512, 1024, 2048, 4096, 8192, 16384) if n <= options.most]
 GEMMS = ("dgemm", "sgemm", "zgemm")
 OTHERS = ("dsyrk", "dtrsm", "dsymm", "dtrmm")
-# Tall, wide, long k: the shapes of tall QR panels, block updates, and Gram matrices of long data.
-SHAPES = [("dgemm", 32768, 512, 512), ("dgemm", 512, 32768, 512), ("dgemm", 512, 512, 131072), ("dsyrk", 512, 512, 131072)]
+# Written and not read, so that their results may lie in new pages.
+FRESH = GEMMS + ("dsyrk", "dsymm")
+# Tall, wide, long k: the shapes of tall QR panels, block updates, and Gram matrices of long data; few and many
+# right-hand sides of a triangle.
+SHAPES = [(routine, *size) for size in ((32768, 512, 512), (512, 32768, 512), (512, 512, 131072)) for routine in GEMMS]
+SHAPES += [("dsyrk", 512, 512, 131072), ("dsyrk", 8192, 8192, 512)]
+SHAPES += [(routine, m, n, m) for routine in ("dtrsm", "dtrmm", "dsymm") for m, n in ((512, 32768), (8192, 512))]
 # What level3.c does: calls of a case, the first one included, and how long a call may take for so many.
 CALLS, SLOW_CALL_S = 4, 3
-COLUMNS = ("ours", "naive", "cpu", "nvblas_autopin", "nvblas")
+COLUMNS = ("ours", "streams", "naive", "cpu", "nvblas_autopin", "nvblas")
 columns = options.columns.split(",")
 if set(columns) - set(COLUMNS):
     arguments.error(f"--columns: {options.columns} (accepted: {', '.join(COLUMNS)})")
@@ -49,11 +56,36 @@ def cases():
             if routine == "zgemm" and n > 8192:
                 continue
             yield routine, n, n, n, "touched"
-            if routine in ("dgemm", "dsyrk"):
+            if routine in FRESH:
                 yield routine, n, n, n, "fresh"
     for routine, m, n, k in SHAPES:
         yield routine, m, n, k, "touched"
-        yield routine, m, n, k, "fresh"
+        if routine in FRESH:
+            yield routine, m, n, k, "fresh"
+
+
+def bytes_moved(case):
+    """What a call must move in and out: whole matrices, or triangles."""
+    routine, m, n, k, _ = case
+    each = {"s": 4, "d": 8, "z": 16}[routine[0]]
+    moved_in, moved_out = {
+        "gemm": (m * k + k * n, m * n),
+        "syrk": (n * k, n * (n + 1) // 2),
+    }.get(routine[1:], (m * (m + 1) // 2 + m * n, m * n))
+    return each * moved_in, each * moved_out
+
+
+def streams(results):
+    """The bytes of every case, by the staging threads that move them in a call."""
+    moved = {case: bytes_moved(case) for case in cases()}
+    moves = sorted(set(moved.values()))
+    command = [os.path.join(HERE, "level3_bench"), "--moves", ",".join("%d:%d" % pair for pair in moves)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    ms = {(int(i), int(o)): float(t) for i, o, t in re.findall(r"moved (\d+):(\d+) in ([\d.]+) ms", done.stdout)}
+    for case, pair in moved.items():
+        if pair in ms:
+            results.setdefault(case, {})["streams_ms"] = ms[pair]
+    print(f"streams: {len(ms)} of {len(moves)} at {time.time() - started:.0f} s, exit status {done.returncode} {done.stderr[-300:]}")
 
 
 def flops(case):
@@ -116,6 +148,9 @@ def measure_column(column):
         if naive:
             measure(naive, environment(), column, results, {"naive_ms": "naive_ms", "kernel_ms": "kernel_ms"})
         return
+    if column == "streams":
+        streams(results)
+        return
     env = {
         "ours": lambda: environment(**forced),
         "cpu": lambda: environment(GPU_OFFLOAD="off"),
@@ -147,7 +182,7 @@ for column in columns:
 rows = [dict(zip(("routine", "m", "n", "k", "output"), case), **values) for case, values in results.items()]
 with open(options.out, "w") as out:
     json.dump({"machine": machine, "rows": rows}, out, indent=1)
-shown = ["ours_ms", "nvblas_autopin_ms", "nvblas_ms", "naive_ms", "kernel_ms", "cpu_ms"]
+shown = ["ours_ms", "nvblas_autopin_ms", "nvblas_ms", "naive_ms", "kernel_ms", "streams_ms", "cpu_ms"]
 print(f"{'call':38}" + "".join(f"{c.removesuffix('_ms'):>16}" for c in shown))
 for row in rows:
     name = f"{row['routine']} {row['m']} x {row['n']} x {row['k']} {row['output']}"

@@ -11,17 +11,18 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Columns: key in the results, heading.
-const COLUMNS: [(&str, &str); 6] = [
+const COLUMNS: [(&str, &str); 7] = [
     ("ours_ms", "ours, forced"),
     ("nvblas_autopin_ms", "NVBLAS autopin"),
     ("nvblas_ms", "NVBLAS"),
     ("naive_ms", "copy, compute, copy"),
     ("kernel_ms", "cuBLAS alone"),
+    ("streams_ms", "its bytes alone"),
     ("cpu_ms", "our CPU path"),
 ];
 
-/// Pinned transfers, H200 on PCIe 5 x16, 2026-12-01: 55.4 GB/s each way. The floor of a call is the
-/// longer of its operands at this rate and of the kernel.
+/// Pinned transfers, H200 on PCIe 5 x16, 2026-12-01: 55.4 GB/s each way. The pinned floor of a call is the
+/// longer of its operands at this rate and of the kernel; the staged floor has its bytes alone instead.
 const PINNED_BYTES_PER_S: f64 = 55.4e9;
 
 /// One measured case.
@@ -101,9 +102,14 @@ impl Row {
         }
     }
 
-    fn floor_ms(&self) -> Option<f64> {
+    fn pinned_floor_ms(&self) -> Option<f64> {
         let kernel = self.ms.get("kernel_ms")?;
         Some(kernel.max(self.bytes_in() / PINNED_BYTES_PER_S * 1e3))
+    }
+
+    fn staged_floor_ms(&self) -> Option<f64> {
+        let kernel = self.ms.get("kernel_ms")?;
+        Some(kernel.max(*self.ms.get("streams_ms")?))
     }
 }
 
@@ -172,15 +178,25 @@ fn page(machine: &Value, rows: &[Row], plots: &[(String, String)]) -> String {
     let mut out = format!(
         "# Level-3 BLAS on the GPU, with the copies\n\n\
          Drawn by `cargo xtask bench gpu`; do not edit. {} Medians in ms; data in ordinary `malloc` memory; the process is \
-         warmed up. \"touched\" writes into memory that was written before, \"fresh\" into new pages. \"floor\" is the \
-         longer of the operands at the pinned rate of {:.1} GB/s and of cuBLAS alone; \"copy, compute, copy\" is \
+         warmed up. \"touched\" writes into memory that was written before, \"fresh\" into new pages. \"its bytes alone\" is what \
+         moving the operands in and the result out at once takes with nothing computed, from and to touched memory, \
+         by the threads that do it in a call (the best of several). \"pinned floor\" is the longer of the operands at \
+         the pinned rate of {:.1} GB/s and of cuBLAS alone, \"staged floor\" the longer of its bytes alone and of \
+         cuBLAS alone: below the former no call can come, below the latter none whose data lie in ordinary memory \
+         (times of separate runs: a ratio may fall a little short of 1). \"copy, compute, copy\" is \
          a first port with cudaMemcpy whose device memory is allocated before the clock starts. An empty cell \
          was not measured (a peer that would have taken too long).\n\n",
         measured(machine, "bench.py"),
         PINNED_BYTES_PER_S / 1e9,
     );
     let columns = COLUMNS.map(|(_, heading)| heading);
-    let ratios = ["floor", "ours over floor", "best peer over ours"];
+    let ratios = [
+        "pinned floor",
+        "ours over it",
+        "staged floor",
+        "ours over it",
+        "best peer over ours",
+    ];
     let headings = ["call", "m x n x k", "output"].into_iter().chain(columns);
     out.push_str(&table_head(headings.chain(ratios)));
     for row in rows {
@@ -197,9 +213,10 @@ fn page(machine: &Value, rows: &[Row], plots: &[(String, String)]) -> String {
                 None => out.push_str(" |"),
             }
         }
-        let ours = row.ms.get("ours_ms");
-        let floor = row.floor_ms();
+        let ours = row.ms.get("ours_ms").copied();
         let cell = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.2}"));
+        let over = |floor: Option<f64>| cell(ours.zip(floor).map(|(ours, floor)| ours / floor));
+        let (pinned, staged) = (row.pinned_floor_ms(), row.staged_floor_ms());
         let peers = ["nvblas_autopin_ms", "nvblas_ms", "naive_ms", "cpu_ms"];
         let peer = peers
             .iter()
@@ -207,9 +224,11 @@ fn page(machine: &Value, rows: &[Row], plots: &[(String, String)]) -> String {
             .reduce(f64::min);
         let _ = writeln!(
             out,
-            " {} | {} | {} |",
-            cell(floor),
-            cell(ours.zip(floor).map(|(ours, floor)| ours / floor)),
+            " {} | {} | {} | {} | {} |",
+            cell(pinned),
+            over(pinned),
+            cell(staged),
+            over(staged),
             cell(ours.zip(peer).map(|(ours, peer)| peer / ours)),
         );
     }
@@ -229,15 +248,18 @@ mod tests {
         let results: Value = serde_json::from_str(
             r#"{"machine": {"gpu": "G", "cpu": "C", "threads": 4, "date": "d"}, "rows": [
                 {"routine": "dgemm", "m": 1024, "n": 1024, "k": 1024, "output": "touched",
-                 "ours_ms": 2.0, "nvblas_ms": 8.0, "cpu_ms": 5.0, "kernel_ms": 0.1}]}"#,
+                 "ours_ms": 2.0, "nvblas_ms": 8.0, "cpu_ms": 5.0, "kernel_ms": 0.1,
+                 "streams_ms": 0.4}]}"#,
         )
         .expect("JSON");
         let rows = rows(&results, row).expect("rows");
         // 2 x 8 MiB at 55.4 GB/s are 0.303 ms, longer than the kernel.
-        assert!((rows[0].floor_ms().expect("a floor") - 0.3028).abs() < 1e-3);
+        assert!((rows[0].pinned_floor_ms().expect("a floor") - 0.3028).abs() < 1e-3);
         let page = page(&results["machine"], &rows, &[]);
         assert!(
-            page.contains("| 2.00 | | 8.00 | | 0.10 | 5.00 | 0.30 | 6.60 | 2.50 |"),
+            page.contains(
+                "| 2.00 | | 8.00 | | 0.10 | 0.40 | 5.00 | 0.30 | 6.60 | 0.40 | 5.00 | 2.50 |"
+            ),
             "{page}"
         );
     }
