@@ -1,7 +1,8 @@
 #!/bin/bash
 # Gathers what the GPU machine needs into one folder: the prefix, netlib's level-3 programs (package
 # libblas-test) and LAPACK programs (those that `cargo xtask conformance --suite lapack` uses), the compiled
-# clients, lapack_bench and level3_bench. That machine then needs no Rust, Fortran or package registry.
+# clients, lapack_bench and level3_bench, and the engine's own test programs. That machine then needs no Rust,
+# Fortran or package registry.
 #   tests/gpu/prepare.sh PREFIX KIT      then there:   bash KIT/run.sh
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: prepare.sh PREFIX KIT" >&2; exit 2; fi
@@ -32,5 +33,15 @@ cargo build --quiet --release --package gpu-backend --example lapack_bench --exa
 cargo build --quiet --release --package cost-model --example agree --manifest-path "$here/../../Cargo.toml"
 cp "$target/release/level3-random" "$target/release/examples/"{lapack_bench,level3_bench,agree} "$kit/"
 strip "$kit/level3-random" "$kit/lapack_bench" "$kit/level3_bench" "$kit/agree"
+# The engine's own tests, as cargo says that it built them.
+mkdir -p "$kit/tests"
+cargo test --quiet --release --package gpu-backend --no-run --message-format json --manifest-path "$here/../../Cargo.toml" \
+    --test gemm --test level3 --test budget --test eigen --test lapack |
+    python3 -c 'import json, sys
+for line in sys.stdin:
+    made = json.loads(line)
+    if made.get("executable") and made["target"]["kind"] == ["test"]:
+        print(made["target"]["name"], made["executable"])' |
+    while read -r name program; do strip -o "$kit/tests/$name" "$program"; done
 cp "$here"/{run.sh,run.py,bench.py,programs.py,verify.py,random_calls.py,calibrations.py,kit.py,netlib_lapack.py,lapack.py,calls.py,cusolver.py,coverage.py,naive.c,bench.h} "$kit/"
 echo "$kit"

@@ -429,6 +429,26 @@ def lapack_client():
             row(f"{routine} n={n}, force and off", held, detail)
 
 
+# What the engine's own test programs are, as prepare.sh packs them.
+TESTS = ("gemm", "level3", "budget", "eigen", "lapack")
+# What takes ten times as long as on a slow machine hangs.
+TESTS_DEADLINE_S = 300
+
+
+def engine_tests():
+    """The engine's own tests that need no control of the device, on this one."""
+    device = dict(GPU_OFFLOAD_TEST_DEVICE="sim", SIM_CUDA_LIBRARY=os.path.join(options.sim, "libcuda.so.1")) if options.sim else dict(GPU_OFFLOAD_TEST_DEVICE="real")
+    for name in TESTS:
+        # One at a time: hooks are of the whole process.
+        done = run([os.path.join(HERE, "tests", name), "--test-threads", "1"], environment(**device), deadline_s=TESTS_DEADLINE_S)
+        result = re.search(r"^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", done.stdout, re.MULTILINE)
+        passed, failed, ignored = map(int, result.groups()) if result else (0, 0, 0)
+        wrong = re.findall(r"^test (\S+) \.\.\. FAILED", done.stdout, re.MULTILINE)
+        said = re.findall(r"^thread .* panicked at .*\n.*", done.stdout, re.MULTILINE)
+        held = done.returncode == 0 and passed > 0 and not failed and not ignored
+        row(f"the engine's tests: {name}", held, f"{passed} passed" if held else f"{passed} passed, failed {wrong}: {said[:5]}; {last_words(done)}")
+
+
 def calibrate():
     done = run([os.path.join(options.prefix, "bin/gpu-offload"), "calibrate", "--quick"], environment())
     row("gpu-offload calibrate --quick", done.returncode == 0, last_words(done))
@@ -436,6 +456,7 @@ def calibrate():
 
 PARTS = {
     "blas": (calibrate, lambda: peers(large_products()), netlib, random_calls, out_of_core, fresh_result, callers, python_clients, cpu_quality),
+    "tests": (engine_tests,),
     "netlib-lapack": (netlib_lapack_programs,),
     "lapack-bench": (lapack_bench,),
     "lapack": (lapack_client,),
