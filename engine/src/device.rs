@@ -66,7 +66,9 @@ impl Starter for Cuda {
         let gpu = Gpu::start(&start_options(&setup.settings)).map_err(|e| StartFailure {
             quiet: matches!(
                 e,
-                StartError::NoDriver { .. } | StartError::NoDevice { count: 0, .. }
+                StartError::NoDriver { .. }
+                    | StartError::NoDevice { count: 0, .. }
+                    | StartError::Forked
             ),
             line: e.to_string(),
         })?;

@@ -28,7 +28,8 @@ pub struct Device {
 /// Why there is no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFailure {
-    /// A machine without a GPU is no trouble; everything else the user is told once.
+    /// A machine without a GPU is no trouble, nor is a child of a program that uses CUDA itself; everything else
+    /// the user is told once.
     pub quiet: bool,
     /// One line: what, where, what is accepted.
     pub line: String,

@@ -259,14 +259,16 @@ impl Device {
     pub fn start(options: &StartOptions) -> Result<Self, StartError> {
         let loaded = loader::load(options)?;
         let cuda = Arc::new(Cuda::new(loaded.driver, loaded.blas, loaded.level3));
-        // 100 is the driver's "no device", which cuInit already says on a machine without a GPU.
+        // What cuInit says on a machine without a GPU, and in a child whose parent has called it.
         const NO_DEVICE: u32 = 100;
+        const NOT_INITIALIZED: u32 = 3;
         let none = || StartError::NoDevice {
             device: options.device,
             count: 0,
         };
         match cuda.init() {
             Err(e) if e.code == NO_DEVICE => return Err(none()),
+            Err(e) if e.code == NOT_INITIALIZED => return Err(StartError::Forked),
             other => other?,
         }
         let count = cuda.device_count()?;

@@ -51,6 +51,11 @@ pub enum StartError {
         /// How many there are.
         count: u32,
     },
+    /// The driver was in use before this process was forked from its parent.
+    #[error(
+        "the program used CUDA before it forked this process (accepted: its first call of CUDA after the fork)"
+    )]
+    Forked,
     /// A function failed.
     #[error("the GPU refused to start: {function} returned {code} ({name})")]
     Refused {

@@ -5,6 +5,8 @@
  *                        here again
  *     mid-start US       another thread's first call starts the GPU; fork after US microseconds
  *     end HOW WHEN       ends by return, exit, quick_exit, _exit, kill; WHEN is "during" or "after" calls
+ *     host-cuda N        this program has CUDA in use, as a framework would; a child forked before our first call
+ *                        computes on the CPU; then this process by the GPU, with its own context kept
  *     daemon WHEN        becomes a daemon "before" or "after" its first call; the daemon tells through a pipe
  *     signals            handlers for SIGALRM (every millisecond), SIGCHLD and SIGUSR1 run on this program's
  *                        own threads, calls are right, and no call of the program is interrupted by us
@@ -117,6 +119,43 @@ static int act_mid_start(struct caller *w)
     int well = ended_well(pid);
     pthread_join(t, NULL);
     return bad | !well;
+}
+
+/* A child whose calls nobody forces to the GPU: of one that is heavy enough to go there. */
+static pid_t start_unforced_child(void)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid) return pid;
+    alarm(CHILD_LIMIT_S);
+    setenv("GPU_OFFLOAD", "auto", 1), unsetenv("GPU_OFFLOAD_THRESHOLD");
+    enum { LARGE = 3000 };
+    const int n = LARGE;
+    const double one = 1, zero = 0;
+    double *a = malloc(sizeof *a * n * n), *c = malloc(sizeof *c * n * n);
+    void (*dgemm)(const char *, const char *, const int *, const int *, const int *, const double *, const double *, const int *,
+        const double *, const int *, const double *, double *, const int *, size_t, size_t) = dlsym(library_under_test, "dgemm_");
+    for (int i = 0; i < n * n; i++) a[i] = 1;
+    dgemm("N", "N", &n, &n, &n, &one, a, &n, a, &n, &zero, c, &n, 1, 1);
+    for (int i = 0; i < n * n; i++)
+        if (c[i] != n) _exit(1);
+    _exit(0);
+}
+
+static int act_host_cuda(struct caller *w)
+{
+    int size = atoi(arguments[3]), bad = 0;
+    if (!dlopen("libcuda.so.1", RTLD_NOW)) return complain("no libcuda.so.1");
+    int (*init)(unsigned) = simulated("cuInit"), (*retain)(void **, int) = simulated("cuDevicePrimaryCtxRetain");
+    int (*push)(void *) = simulated("cuCtxPushCurrent_v2"), (*current)(void **) = simulated("cuCtxGetCurrent");
+    void *context = NULL, *now = NULL;
+    if (!init || init(0) || retain(&context, 0) || push(context)) return complain("no CUDA for this program");
+    /* CUDA does not work in the child, whose own engine begins to start all the same. */
+    for (int i = 0; i < 2; i++) bad |= !ended_well(start_child(size, i));
+    bad |= !ended_well(start_unforced_child());
+    bad |= all_on_device(w, size);
+    if (current(&now) || now != context) bad = complain("another context is current");
+    return bad | !ended_well(start_child(size, 0));
 }
 
 static atomic_int inside;
@@ -430,9 +469,9 @@ static const struct {
     const char *name;
     int (*act)(struct caller *);
 } ACTIONS[] = {
-    {"all", act_all}, {"fork", act_fork}, {"mid-start", act_mid_start}, {"end", act_end}, {"daemon", act_daemon},
-    {"signals", act_signals}, {"cancel", act_cancel}, {"reload", act_reload}, {"rows", act_rows}, {"hog", act_hog},
-    {"sticky", act_sticky},
+    {"all", act_all}, {"fork", act_fork}, {"mid-start", act_mid_start}, {"host-cuda", act_host_cuda},
+    {"end", act_end}, {"daemon", act_daemon}, {"signals", act_signals}, {"cancel", act_cancel},
+    {"reload", act_reload}, {"rows", act_rows}, {"hog", act_hog}, {"sticky", act_sticky},
 };
 
 int main(int argc, char **argv)

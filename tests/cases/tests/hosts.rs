@@ -28,6 +28,31 @@ fn e2_children_after_the_gpu_was_used_multiply_on_the_cpu_and_exec_uses_it_again
     succeeds(&["fork", "40"]);
 }
 
+/// CUDA does not work in such a child. Those that are forced to the GPU say so, the one that is not keeps quiet.
+#[test]
+fn e4_a_host_that_has_cuda_in_use_forks_before_our_first_call() {
+    const REASON: &str = "the program used CUDA before it forked this process";
+    let dir = scratch!("host-cuda");
+    let exe = compile_with(&dir, "guest.c", &ours(), &[]);
+    let log = dir.join("log.jsonl");
+    let got = Program::compared(&exe, &["host-cuda", "40"])
+        .on_simulated_cuda(&log)
+        .run_for(DEADLINE)
+        .expect_right("host-cuda");
+    let told: Vec<&str> = got.stderr.lines().collect();
+    assert!(
+        told.len() == 2 && told.iter().all(|line| line.contains(REASON)),
+        "{}",
+        got.stderr
+    );
+    let log = std::fs::read_to_string(&log).expect("the log");
+    let failed: Vec<&str> = log.lines().filter(|l| l.contains("start-failed")).collect();
+    assert!(
+        failed.len() == 3 && failed.iter().all(|line| line.contains(REASON)),
+        "{failed:?}"
+    );
+}
+
 /// The simulated start takes milliseconds: forks spread over the first twenty hit its every part.
 #[test]
 fn e10_fork_in_the_middle_of_the_start() {
