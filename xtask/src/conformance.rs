@@ -240,11 +240,15 @@ pub fn measure(args: &Args) -> Result<Tally> {
     if !args.full {
         suite.say_part(args.route);
     }
-    // A full run on the CPU route goes into the report.
-    if args.full && args.route == Route::Cpu {
-        return recorded(suite, &setting, &args.report);
+    // A full run on the CPU route, or forced to the simulated CUDA, goes into the report.
+    let name = format!("{suite:?}");
+    match (args.route, args.device) {
+        (Route::Cpu, _) if args.full => recorded(suite, &name, &setting, &args.report),
+        (Route::Force, Device::Sim) if args.full => {
+            recorded(suite, &report::forced(&name), &setting, &args.report)
+        }
+        _ => one(suite, &setting, &mut Findings::default()),
     }
-    one(suite, &setting, &mut Findings::default())
 }
 
 fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally> {
@@ -266,8 +270,8 @@ fn one(suite: Suite, setting: &Setting, findings: &mut Findings) -> Result<Tally
     }
 }
 
-/// Runs a suite, records what it found and writes the report anew. An error counts as one failure.
-fn recorded(suite: Suite, setting: &Setting, report: &Path) -> Result<Tally> {
+/// Runs a suite, records under `name` what it found and writes the report anew. An error counts as one failure.
+fn recorded(suite: Suite, name: &str, setting: &Setting, report: &Path) -> Result<Tally> {
     let mut findings = Findings::default();
     let start = Instant::now();
     let tally = one(suite, setting, &mut findings).unwrap_or_else(|error| {
@@ -277,16 +281,18 @@ fn recorded(suite: Suite, setting: &Setting, report: &Path) -> Result<Tally> {
             ..Tally::default()
         }
     });
-    let name = |suite: &Suite| format!("{suite:?}");
     let report = workspace().join(report);
     report::keep(
         &report,
-        &name(&suite),
+        name,
         &findings,
         tally,
         start.elapsed().as_secs_f64(),
     )?;
-    let all: Vec<String> = Suite::value_variants().iter().map(name).collect();
+    let all: Vec<String> = Suite::value_variants()
+        .iter()
+        .map(|suite| format!("{suite:?}"))
+        .collect();
     report::write(&report, &all)?;
     Ok(tally)
 }
@@ -301,7 +307,7 @@ fn everything(args: &Args) -> Result<Tally> {
     let mut sum = Tally::default();
     for suite in Suite::value_variants() {
         eprintln!("── {suite:?}");
-        let tally = recorded(*suite, &setting, &args.report)?;
+        let tally = recorded(*suite, &format!("{suite:?}"), &setting, &args.report)?;
         println!("{suite:?}: {tally}");
         sum += tally;
     }

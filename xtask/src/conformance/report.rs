@@ -137,31 +137,42 @@ fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or("unknown")
 }
 
-/// Writes the report from the records of the suites' last full runs.
-pub fn write(file: &Path, suites: &[String]) -> Result<()> {
-    let mut parts = String::from(
-        "| part | commit | date | passed | failed | skipped | s |\n|---|---|---|---|---|---|---|\n",
-    );
-    let mut rows = String::from("| suite | these libraries | stock |\n|---|---|---|\n");
-    let (mut exceptions, mut machines, mut sum) =
-        (String::new(), BTreeSet::new(), Tally::default());
-    for suite in suites {
-        let Ok(text) = fs::read_to_string(record(file, suite)) else {
-            writeln!(parts, "| {suite} | not run | | | | | |")?;
+/// Runs of one kind: a table of them, what they found, and what was excepted.
+#[derive(Default)]
+struct Section {
+    parts: String,
+    rows: String,
+    exceptions: String,
+    machines: BTreeSet<String>,
+    sum: Tally,
+}
+
+/// Of the records with these names, those that are there; for the others `missing` is written.
+fn section(file: &Path, names: &[String], missing: bool) -> Result<Section> {
+    let mut to = Section {
+        parts: "| part | commit | date | passed | failed | skipped | s |\n|---|---|---|---|---|---|---|\n"
+            .to_owned(),
+        ..Section::default()
+    };
+    for name in names {
+        let Ok(text) = fs::read_to_string(record(file, name)) else {
+            if missing {
+                writeln!(to.parts, "| {name} | not run | | | | | |")?;
+            }
             continue;
         };
         let kept: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no JSON", record(file, suite).display()))?;
+            .with_context(|| format!("{} is no JSON", record(file, name).display()))?;
         let count = |name: &str| kept[name].as_u64().unwrap_or_default();
-        sum += Tally {
+        to.sum += Tally {
             passed: count("passed"),
             failed: count("failed"),
             skipped: count("skipped"),
         };
-        machines.insert(text_of(&kept["machine"]).to_owned());
+        to.machines.insert(text_of(&kept["machine"]).to_owned());
         writeln!(
-            parts,
-            "| {suite} | {} | {} | {} | {} | {} | {} |",
+            to.parts,
+            "| {name} | {} | {} | {} | {} | {} | {} |",
             text_of(&kept["commit"]),
             text_of(&kept["date"]),
             count("passed"),
@@ -171,22 +182,52 @@ pub fn write(file: &Path, suites: &[String]) -> Result<()> {
         )?;
         for row in kept["rows"].as_array().into_iter().flatten() {
             let cells = [&row[0], &row[1], &row[2]].map(text_of);
-            writeln!(rows, "| {} |", cells.join(" | "))?;
+            writeln!(to.rows, "| {} |", cells.join(" | "))?;
         }
         for exception in kept["exceptions"].as_array().into_iter().flatten() {
             let [what, why] = [&exception[0], &exception[1]].map(text_of);
-            writeln!(exceptions, "- `{what}`: {why}")?;
+            writeln!(to.exceptions, "- `{what}`: {why}")?;
         }
     }
-    if exceptions.is_empty() {
-        exceptions.push_str("None.\n");
+    if to.exceptions.is_empty() {
+        to.exceptions.push_str("None.\n");
     }
-    let machines: Vec<String> = machines.into_iter().collect();
+    Ok(to)
+}
+
+/// The name of a suite's record of a run that was forced to the simulated CUDA.
+pub fn forced(suite: &str) -> String {
+    format!("{suite}-forced")
+}
+
+/// Writes the report from the records of the suites' last full runs.
+pub fn write(file: &Path, suites: &[String]) -> Result<()> {
+    let cpu = section(file, suites, true)?;
+    let names: Vec<String> = suites.iter().map(|suite| forced(suite)).collect();
+    let sim = section(file, &names, false)?;
+    let machines: Vec<&str> = cpu
+        .machines
+        .union(&sim.machines)
+        .map(String::as_str)
+        .collect();
+    let table = "| suite | these libraries | stock |\n|---|---|---|\n";
     let text = format!(
         "<!-- Written by `cargo xtask conformance --full`, do not edit. -->\n# Conformance\n\n\
-         Machine: {}. Every call runs on the CPU route; no GPU is used.\n\n{sum}\n\n{parts}\n\
-         ## Against the stock library\n\n{rows}\n## Exceptions\n\n{exceptions}",
-        machines.join("; ")
+         Machine: {}.\n\n## Every call on the CPU route\n\n{}\n\n{}\n\
+         ### Against the stock library\n\n{table}{}\n### Exceptions\n\n{}\n\
+         ## Every routed call forced to the simulated CUDA\n\n\
+         `--route force --device sim`: threshold 0, and every routed routine must have run on the device. Its \
+         kernels are the CPU library's; this tests what moves data, waits and decides, not a GPU's arithmetic.\n\n\
+         {}\n\n{}\n{table}{}\n### Exceptions\n\n{}",
+        machines.join("; "),
+        cpu.sum,
+        cpu.parts,
+        cpu.rows,
+        cpu.exceptions,
+        sim.sum,
+        sim.parts,
+        sim.rows,
+        sim.exceptions,
     );
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
